@@ -15,7 +15,9 @@ class Cluster:
         self._client = client
 
     async def resources(self) -> list[Mapping[str, Any]]:
-        """GET /cluster/resources, whole: hosts, guests and storages, filtered by the token's rights (then silently short)."""
+        """GET /cluster/resources, whole: hosts, guests and storages, filtered by the token's rights (then silently
+        short).
+        """
         found = await self._client.get("/cluster/resources")
         return [entry for entry in found or [] if isinstance(entry, Mapping)]
 

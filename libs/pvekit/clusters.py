@@ -53,7 +53,9 @@ class Clusters:
         storages: bool = True,
         drives: bool = True,
     ) -> "Clusters":
-        """Objects of every region; no request. `storages` and `drives` False leave out what a service never asks for."""
+        """Objects of every region; no request. `storages` and `drives` False leave out what a service never asks
+        for.
+        """
         raise NotImplementedError
 
     def get(self, region: str) -> Region:

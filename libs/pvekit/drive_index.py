@@ -49,8 +49,8 @@ class DriveIndex:
     ) -> list[Holder]:
         """Every reference to a volume, none older than `max_age_s`; reads in the background what is.
 
-        `nodes` restricts to VMs on hosts that can have the volume (local storages). Never a short list: Denied (VM.Audit)
-        when the token cannot see every VM, Unavailable when a VM's config could not be read.
+        `nodes` restricts to VMs on hosts that can have the volume (local storages). Never a short list: Denied
+        (VM.Audit) when the token cannot see every VM, Unavailable when a VM's config could not be read.
         """
         raise NotImplementedError
 

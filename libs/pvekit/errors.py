@@ -66,7 +66,8 @@ class Call:
 class PveError(DriverError):
     """Base of all. `text` is the server's own text (several lines joined), `status` 0 when there was no answer.
 
-    `upid` is set when the text is the end of a task. The request's path is `api_path`, since `Denied.path` is an ACL path.
+    `upid` is set when the text is the end of a task. The request's path is `api_path`, since `Denied.path` is an ACL
+    path.
     """
 
     def __init__(self, text: str, *, call: Call, status: int = 0, reason: str = "", upid: str = "") -> None:
@@ -171,8 +172,8 @@ class DriveNotFound(PveError, FailedPrecondition):
 class VolumeNotFound(PveError, NotFound):
     """The volume does not exist.
 
-    `proved` is False for texts that Proxmox VE also gives when it could not examine an image in time ("no format"): good
-    enough to answer "not found", not to destroy or forget anything.
+    `proved` is False for texts that Proxmox VE also gives when it could not examine an image in time ("no format"):
+    good enough to answer "not found", not to destroy or forget anything.
     """
 
     proved: bool = True
@@ -230,7 +231,9 @@ class NotImplementedHere(PveError, Unsupported):
 
 
 class TaskFailed(PveError, Unavailable):
-    """A task ended badly with a text that no row of the table knows. Known texts raise their own class, with `upid` set."""
+    """A task ended badly with a text that no row of the table knows. Known texts raise their own class, with `upid`
+    set.
+    """
 
 
 class TaskTimeout(PveError, Pending):

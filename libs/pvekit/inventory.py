@@ -88,7 +88,9 @@ class Inventory:
         raise NotImplementedError
 
     def storage_on(self, node: str, storage: str) -> StorageState | None:
-        """A storage on a host; None when it is not meant for that host or not visible. Sizes None without Datastore.Audit."""
+        """A storage on a host; None when it is not meant for that host or not visible. Sizes None without
+        Datastore.Audit.
+        """
         raise NotImplementedError
 
     def definition(self, storage: str) -> StorageDefinition | None:

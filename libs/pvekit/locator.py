@@ -15,8 +15,8 @@ class Locator:
     async def find(self, vmid: int, *, fresh: bool = False) -> Presence[VmRef]:
         """Where a VM is, from the inventory (no request); when it is missing there: proved absent, or Unknown.
 
-        Raises Denied (VM.Audit on /vms/<id>) when the VM exists and the token may not see it. `fresh` reads the inventory
-        anew first, for a caller who was told that the VM is not where it was.
+        Raises Denied (VM.Audit on /vms/<id>) when the VM exists and the token may not see it. `fresh` reads the
+        inventory anew first, for a caller who was told that the VM is not where it was.
         """
         raise NotImplementedError
 

@@ -1,4 +1,5 @@
-"""Series about Proxmox VE: the peers' own names for whole operations, and one pair for the requests at the client's door.
+"""Series about Proxmox VE: the peers' own names for whole operations, and one pair for the requests at the client's
+door.
 
 The peers count operations (`request="attachVolume"`), not HTTP requests; dashboards made for them keep working.
 """

@@ -1,7 +1,8 @@
 """Why a request is made: for a caller who waits, in the background, or to follow a task.
 
-The client writes it at the end of User-Agent, so that budgets can be asserted apart on the server's side and an operator
-can tell the two kinds in Proxmox VE's access log. A context variable, so that it follows tasks and needs no parameter.
+The client writes it at the end of User-Agent, so that budgets can be asserted apart on the server's side and an
+operator can tell the two kinds in Proxmox VE's access log. A context variable, so that it follows tasks and needs no
+parameter.
 """
 
 from collections.abc import Iterator

@@ -71,7 +71,9 @@ def as_words(value: Any, separators: str = ",; ") -> tuple[str, ...]:
 
 
 def parameter(value: Scalar) -> str:
-    """A request parameter as Proxmox VE takes it: booleans as 1 or 0 ("yes", "on", "true" are refused, recorded on 9.2)."""
+    """A request parameter as Proxmox VE takes it: booleans as 1 or 0 ("yes", "on", "true" are refused, recorded on
+    9.2).
+    """
     if isinstance(value, bool):
         return "1" if value else "0"
     return str(value)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Hashable, Sequence
 
 from appkit.locks import KeyedLock
-from pvekit.client import PveClient, api_path
+from pvekit.api_path import api_path
+from pvekit.client import PveClient
 from pvekit.metrics import PveMetrics
 from pvekit.models import StorageDefinition, VolumeEntry, VolumeInfo
 from pvekit.scalars import Scalar, as_int, as_str
@@ -11,7 +12,9 @@ from pvekit.tasks import Tasks
 
 DELETE_WAIT_S = 120.0
 _DELETE_DELAY_S = 5
-"""Most deletions end within this, and then one request is all; a longer wait would hold one of the host's three workers."""
+"""Most deletions end within this, and then one request is all; a longer wait would hold one of the host's three
+workers.
+"""
 
 
 class Storage:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from appkit.clock import Clock
-from pvekit.client import PveClient, api_path
+from pvekit.api_path import api_path
+from pvekit.client import PveClient
 from pvekit.errors import (
     Call,
     ParameterError,
@@ -35,7 +36,9 @@ _EMPTY_ENDS = 5
 
 @dataclass(frozen=True, slots=True)
 class TaskDone:
-    """The task ended well. `warnings` counts what it complained of ("WARNINGS: 2"); `upid` is None if there was none."""
+    """The task ended well. `warnings` counts what it complained of ("WARNINGS: 2"); `upid` is None if there was
+    none.
+    """
 
     warnings: int = 0
     upid: Upid | None = None
@@ -51,9 +54,9 @@ class Tasks:
     async def wait(self, upid: Upid | str | None, *, timeout_s: float = DEFAULT_WAIT_S) -> TaskDone:
         """Wait until the task has ended; None (an answer that was already complete) is done at once.
 
-        Raises the class of `pvekit.errors` that the task's text stands for, with `upid` set (TaskFailed for a text that is
-        not known), TaskTimeout while it still runs, TaskUnknown when its host does not answer or does not know the task.
-        Polls are marked as such, go to the host that the UPID names, and come quickly at first.
+        Raises the class of `pvekit.errors` that the task's text stands for, with `upid` set (TaskFailed for a text
+        that is not known), TaskTimeout while it still runs, TaskUnknown when its host does not answer or does not
+        know the task. Polls are marked as such, go to the host that the UPID names, and come quickly at first.
         """
         if upid is None:
             return TaskDone()

@@ -11,7 +11,8 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Upid:
-    """`UPID:node:pid:pstart:starttime:type:id:user:`; pid, pstart (jiffies) and starttime (Unix seconds) are hexadecimal.
+    """`UPID:node:pid:pstart:starttime:type:id:user:`; pid, pstart (jiffies) and starttime (Unix seconds) are
+    hexadecimal.
 
     `user` is `user@realm` or `user@realm!token`. A task is asked for on `node`, wherever the request went.
     """

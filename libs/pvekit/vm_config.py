@@ -1,7 +1,7 @@
 """One VM's config as GET /pending lists it: what is live, what waits, what waits to be deleted. Pure.
 
-GET /config shows waiting changes as if they were done, and hides entries that wait to be deleted; it must not be used to
-decide whether a guest has a disk (recorded, 9.2).
+GET /config shows waiting changes as if they were done, and hides entries that wait to be deleted; it must not be used
+to decide whether a guest has a disk (recorded, 9.2).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ class PendingChange:
 class VmConfig:
     """`current` is what the running guest has, `pending` what waits to be set, `deletes` what waits to be removed.
 
-    `digest` covers the whole file, waiting changes included. A key in `deletes` is still in `current`, and still with the
-    guest as far as Proxmox VE knows.
+    `digest` covers the whole file, waiting changes included. A key in `deletes` is still in `current`, and still with
+    the guest as far as Proxmox VE knows.
     """
 
     digest: str
@@ -96,7 +96,9 @@ class VmConfig:
 
     @property
     def hotplugs_disks(self) -> bool:
-        """Whether disks are plugged into a running guest (setting `hotplug`; default "network,disk,usb", "1" means that)."""
+        """Whether disks are plugged into a running guest (setting `hotplug`; default "network,disk,usb", "1" means
+        that).
+        """
         setting = self.current.get("hotplug", "1")
         return setting == "1" or "disk" in setting.replace(";", ",").split(",")
 

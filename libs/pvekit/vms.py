@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pvekit.client import PveClient, api_path
+from pvekit.api_path import api_path
+from pvekit.client import PveClient
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmStatus
 from pvekit.scalars import Scalar
@@ -25,7 +26,9 @@ class Vms:
         return VmConfig.parse(await self._client.get(_path(node, vmid, "pending")) or [])
 
     async def config(self, node: str, vmid: int, *, current: bool = False, snapshot: str = "") -> dict[str, Any]:
-        """GET /config as it comes: with waiting changes merged in, or as the guest has it (`current`), or a snapshot's."""
+        """GET /config as it comes: with waiting changes merged in, or as the guest has it (`current`), or a
+        snapshot's.
+        """
         params: dict[str, Scalar] = {}
         if current:
             params["current"] = True
@@ -55,7 +58,8 @@ class Vms:
         """POST /config: hand over one change; the task to follow, or None when there is nothing to wait for.
 
         POST forks a worker at once, where PUT holds one of the host's three API workers for as long as the guest takes
-        (recorded, 9.2: 1 to 2 s for each unplug). A locked VM and a stale digest are refused here, the rest by the task.
+        (recorded, 9.2: 1 to 2 s for each unplug). A locked VM and a stale digest are refused here, the rest by the
+        task.
         """
         params: dict[str, Scalar] = dict(changes)
         if delete:
@@ -90,8 +94,8 @@ class Vms:
     ) -> None:
         """Grow drive `key` to `size_bytes` (the same size is done at once) and wait for the task. Needs VM.Config.Disk.
 
-        A well-formed request is always answered with a task; every refusal (shrinking, no such drive, lock, stale digest)
-        is the task's text. Without quorum the image grows and the config keeps the old size (recorded, 9.2).
+        A well-formed request is always answered with a task; every refusal (shrinking, no such drive, lock, stale
+        digest) is the task's text. Without quorum the image grows and the config keeps the old size (recorded, 9.2).
         """
         params: dict[str, Scalar] = {"disk": key, "size": size_bytes}
         if digest:
