@@ -19,7 +19,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: ## make .venv with the pinned packages (every other target does it too)
-	@python=$$(sh tools/find-python.sh) && "$$python" tools/bootstrap.py $(VENV)
+	@python=$$(sh tools/find-python.sh) && exec "$$python" tools/bootstrap.py $(VENV)
 
 test: setup ## unit, simulation and contract tests; needs no root and no network
 	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)

@@ -77,13 +77,17 @@ def digest(*parts: bytes) -> str:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Lets one set-up run at a time; the kernel drops the lock when its holder dies."""
+    """Lets one set-up run at a time; the kernel drops the lock when its last holder dies.
+
+    pip inherits the lock, so that a pip whose parent was killed is waited for too.
+    """
     with path.open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("Another set-up of this folder is running; waiting for it to finish ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        os.set_inheritable(lock.fileno(), True)
         yield
 
 
@@ -132,6 +136,7 @@ def install(python: Path, label: str, *arguments: str) -> None:
             text=True,
             errors="replace",
             cwd=ROOT,
+            close_fds=False,  # keeps the lock
         )
         output: list[str] = []
         try:

@@ -20,10 +20,8 @@ how_to_install() {
     echo "  On Debian or Ubuntu:  $1" >&2
   fi
 }
-sudo=sudo
-[ "$(id -u)" = 0 ] && sudo=
-install_python="$sudo apt-get update && $sudo apt-get install -y python3 python3-venv"
-install_python=${install_python# }
+apt="sudo apt-get"
+[ "$(id -u)" = 0 ] && apt="apt-get"
 without_venv=
 too_old=
 
@@ -51,15 +49,15 @@ fi
 if [ -n "$without_venv" ]; then
   version=$("$without_venv" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   echo "Python $version is here ($without_venv), but its module for virtual environments is not." >&2
-  how_to_install "${sudo:+sudo }apt-get update && ${sudo:+sudo }apt-get install -y python$version-venv"
+  how_to_install "$apt update && $apt install -y python$version-venv"
 elif [ -n "$too_old" ]; then
   echo "pvecloud needs Python 3.11, 3.12 or 3.13; found only:$too_old." >&2
-  how_to_install "${sudo:+sudo }apt-get update && ${sudo:+sudo }apt-get install -y python3 python3-venv  (Debian 12, Ubuntu 23.10 and later)"
+  how_to_install "$apt update && $apt install -y python3 python3-venv  (Debian 12, Ubuntu 23.10 and later)"
   echo "  With one in another place:  make PYTHON=/path/to/python3.12 ..." >&2
 elif [ -n "${PYTHON:-}" ]; then
   echo "PYTHON=$PYTHON was given, but it does not run as a Python." >&2
 else
   echo "pvecloud needs Python 3.11, 3.12 or 3.13; no Python was found." >&2
-  how_to_install "$install_python"
+  how_to_install "$apt update && $apt install -y python3 python3-venv"
 fi
 exit 1
