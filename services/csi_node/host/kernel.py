@@ -1,0 +1,169 @@
+"""The system calls this service makes on devices and mounted paths, behind one small protocol.
+
+They are asynchronous because each of them can hang for as long as a dead disk makes it: the real ones run in a thread
+with a time-out, so that one lost disk never stops the service. (Plain directories and sysfs attributes are not in
+here: those do not wait for a disk.)
+"""
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from appkit.errors import Unavailable
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 20.0
+"""One system call on a healthy disk takes milliseconds; SCSI gives up on a command after 30 s and repeats it."""
+
+DEAD_ERRNOS = frozenset(
+    {errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.EUCLEAN}
+)
+"""What a filesystem answers whose disk was taken away or which shut itself down after an I/O error."""
+
+
+class DeadMount(Unavailable):
+    """The filesystem at a path does not answer: its disk is gone, or it has shut itself down after an I/O error."""
+
+
+class DeviceNumber(NamedTuple):
+    """major:minor of a block device. Kernel names are reused and links lie; this is what a mount really refers to."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}:{self.minor}"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What statfs(2) says of a mounted filesystem. Bytes and inodes; `available` is what an ordinary user may take."""
+
+    total_bytes: int
+    used_bytes: int
+    available_bytes: int
+    total_inodes: int
+    used_inodes: int
+    available_inodes: int
+
+
+class Kernel(Protocol):
+    """System calls on devices and mounts."""
+
+    def mountinfo(self) -> str:
+        """The text of /proc/self/mountinfo: the mounts as this process sees them."""
+        ...
+
+    async def block_device_number(self, path: Path) -> DeviceNumber | None:
+        """The number of the block device that `path` is; None if it does not exist or is something else."""
+        ...
+
+    async def read(self, path: Path, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes of a device. Raises Unavailable when they cannot all be read."""
+        ...
+
+    async def usage(self, path: Path) -> Usage:
+        """statfs(2) of a mounted path. Raises DeadMount when the filesystem does not answer."""
+        ...
+
+    async def write_attribute(self, path: Path, value: str) -> None:
+        """Write to a sysfs attribute that makes the kernel talk to a disk or bus (rescan, scan, state)."""
+        ...
+
+
+class LinuxKernel:
+    """The real `Kernel`."""
+
+    def mountinfo(self) -> str:
+        """See `Kernel.mountinfo`."""
+        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+
+    async def block_device_number(self, path: Path) -> DeviceNumber | None:
+        """See `Kernel.block_device_number`."""
+        return await _in_thread(lambda: _block_device_number(path), f"stat {path}")
+
+    async def read(self, path: Path, offset: int, length: int) -> bytes:
+        """See `Kernel.read`. Never creates the file, never reads anything but a block device."""
+        return await _in_thread(lambda: _read(path, offset, length), f"read {path}")
+
+    async def usage(self, path: Path) -> Usage:
+        """See `Kernel.usage`."""
+        try:
+            return await _in_thread(lambda: _usage(path), f"statfs {path}")
+        except OSError as error:
+            if error.errno in DEAD_ERRNOS:
+                raise DeadMount(f"the filesystem at {path} does not answer: {error.strerror}") from error
+            raise Unavailable(f"statfs of {path} failed: {error.strerror}") from error
+
+    async def write_attribute(self, path: Path, value: str) -> None:
+        """See `Kernel.write_attribute`."""
+        try:
+            await _in_thread(lambda: _write_existing(path, value), f"write to {path}")
+        except OSError as error:
+            raise Unavailable(f"cannot write {value!r} to {path}: {error.strerror}") from error
+
+
+async def _in_thread(call: Callable[[], T], what: str) -> T:
+    try:
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            return await asyncio.to_thread(call)
+    except TimeoutError:
+        raise DeadMount(f"{what} did not end within {CALL_TIMEOUT_S:g} s: the disk does not answer") from None
+
+
+def _block_device_number(path: Path) -> DeviceNumber | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISBLK(status.st_mode):
+        return None
+    return DeviceNumber(os.major(status.st_rdev), os.minor(status.st_rdev))
+
+
+def _read(path: Path, offset: int, length: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+    try:
+        if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
+            raise Unavailable(f"{path} is not a block device")
+        content = bytearray()
+        while len(content) < length:
+            chunk = os.pread(descriptor, length - len(content), offset + len(content))
+            if not chunk:
+                raise Unavailable(f"{path} ends at byte {offset + len(content)}, {length} bytes at {offset} were asked")
+            content += chunk
+        return bytes(content)
+    except OSError as error:
+        raise Unavailable(f"cannot read {length} bytes at {offset} of {path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _usage(path: Path) -> Usage:
+    path.lstat()  # statfs answers from memory even when xfs has shut down; this asks the filesystem itself
+    found = os.statvfs(path)
+    return Usage(
+        total_bytes=found.f_blocks * found.f_frsize,
+        used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
+        available_bytes=found.f_bavail * found.f_frsize,
+        total_inodes=found.f_files,
+        used_inodes=found.f_files - found.f_ffree,
+        available_inodes=found.f_favail,
+    )
+
+
+def _write_existing(path: Path, value: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode())
+    finally:
+        os.close(descriptor)

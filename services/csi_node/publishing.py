@@ -1,0 +1,147 @@
+"""Publish and unpublish: a staged volume (or a disk itself) made visible to one Pod by a bind mount.
+
+Must not know gRPC, and must not touch a disk. Callers hold the volume's in-flight lock.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from appkit.errors import AlreadyExists, FailedPrecondition
+from appkit.logs import get_logger
+from csi_node.host.devices import Devices
+from csi_node.host.kernel import DeviceNumber, Kernel
+from csi_node.host.mounts import Mount, Mounts, real_path
+from csi_node.host.sysfs import Sysfs
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Publish:
+    """What is to be published. `exclusive`: at one target path of this node only (SINGLE_NODE_SINGLE_WRITER)."""
+
+    volume_id: str
+    wwn: str
+    staging_path: Path
+    target_path: Path
+    block: bool
+    read_only: bool
+    exclusive: bool
+
+
+class Publishing:
+    """Publishes and unpublishes volumes on this node."""
+
+    def __init__(self, *, kernel: Kernel, sysfs: Sysfs, devices: Devices, mounts: Mounts, kubelet_dir: Path) -> None:
+        self._kernel = kernel
+        self._sysfs = sysfs
+        self._devices = devices
+        self._mounts = mounts
+        self._kubelet_dir = kubelet_dir
+
+    async def publish(self, wanted: Publish) -> None:
+        """Make the volume visible at the target path.
+
+        Raises FailedPrecondition (not staged, or its disk has gone), AlreadyExists (published there in another way).
+        """
+        if wanted.block:
+            await self._publish_block(wanted)
+        else:
+            await self._publish_mount(wanted)
+
+    async def unpublish(self, target_path: Path) -> None:
+        """Unmount the target and remove it; a target that does not exist is fine.
+
+        Raises FailedPrecondition when it is in use, or when files lie under it that are on the node's own disk.
+        """
+        await self._mounts.unmount(target_path)
+        try:
+            if target_path.is_dir() and not target_path.is_symlink():
+                target_path.rmdir()
+            elif target_path.is_file() and target_path.stat().st_size == 0:
+                target_path.unlink()
+            elif target_path.exists():
+                raise FailedPrecondition(
+                    f"{target_path} is neither an empty directory nor an empty file; remove it by hand"
+                )
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FailedPrecondition(
+                f"{target_path} is unmounted but cannot be removed ({error.strerror}): files were written there while "
+                "nothing was mounted; move them away by hand"
+            ) from error
+
+    async def _publish_mount(self, wanted: Publish) -> None:
+        staged = await self._get_staged(wanted)
+        read_only = wanted.read_only or staged.read_only
+        if wanted.exclusive:
+            self._check_exclusive(wanted, staged)
+        present = self._mounts.find(wanted.target_path)
+        if present is not None and present.number != staged.number:
+            await self._take_off_stale(wanted, present.number)
+            present = None
+        if present is not None:
+            self._check_same(wanted, present, read_only=read_only)
+            return
+        wanted.target_path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        await self._mounts.bind(wanted.staging_path, wanted.target_path, read_only=read_only)
+
+    async def _publish_block(self, wanted: Publish) -> None:
+        device = await self._devices.wait_for(wanted.wwn)
+        present = self._mounts.find(wanted.target_path)
+        if present is not None:
+            number = await self._kernel.block_device_number(wanted.target_path)
+            if number == device.disk.number:
+                self._check_same(wanted, present, read_only=wanted.read_only)
+                return
+            await self._take_off_stale(wanted, number or present.number)
+        wanted.target_path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        wanted.target_path.touch(mode=0o640)
+        await self._devices.check(device)
+        await self._mounts.bind(device.node, wanted.target_path, read_only=wanted.read_only)
+        if await self._kernel.block_device_number(wanted.target_path) != device.disk.number:
+            await self._mounts.unmount(wanted.target_path)
+            raise FailedPrecondition(f"{wanted.target_path} does not show {device.disk} after it was bound there")
+
+    async def _get_staged(self, wanted: Publish) -> Mount:
+        staged = self._mounts.find(wanted.staging_path)
+        if staged is None:
+            raise FailedPrecondition(
+                f"volume {wanted.volume_id} is not staged: nothing is mounted at {wanted.staging_path}"
+            )
+        device = await self._devices.find(wanted.wwn)
+        if device is None or device.disk.number != staged.number:
+            raise FailedPrecondition(
+                f"{wanted.staging_path} shows device {staged.number}, but the disk of volume {wanted.volume_id} "
+                f"(WWN {wanted.wwn}) is {device.disk if device else 'not on this node'}: it must be staged again"
+            )
+        return staged
+
+    async def _take_off_stale(self, wanted: Publish, number: DeviceNumber) -> None:
+        """Unmount a target whose disk has gone. One whose device is alive belongs to something else."""
+        if number.major == 0 or self._sysfs.exists(number):
+            raise AlreadyExists(f"another device ({number}) is mounted at {wanted.target_path}")
+        _log.warning(
+            "the disk (%s) under the target has gone, publishing again", number, extra={"path": wanted.target_path}
+        )
+        await self._mounts.unmount(wanted.target_path)
+
+    @staticmethod
+    def _check_same(wanted: Publish, present: Mount, *, read_only: bool) -> None:
+        if present.read_only != read_only:
+            have, want = ("read-only", "writable") if present.read_only else ("writable", "read-only")
+            raise AlreadyExists(f"{wanted.target_path} is already published {have}, and {want} was asked for")
+
+    def _check_exclusive(self, wanted: Publish, staged: Mount) -> None:
+        """Every mount outside kubelet's own plugin directory is a use by some Pod."""
+        mine = {real_path(wanted.target_path), staged.path}
+        others = [
+            str(mount.path)
+            for mount in self._mounts.of_device(staged.number)
+            if mount.path not in mine and not mount.path.is_relative_to(self._kubelet_dir / "plugins")
+        ]
+        if others:
+            raise FailedPrecondition(
+                f"volume {wanted.volume_id} is for one Pod at a time, and is published at {', '.join(others)}"
+            )
