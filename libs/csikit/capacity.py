@@ -1,14 +1,25 @@
 """From a CapacityRange to the number of bytes to allocate. Pure."""
 
+from typing import Protocol
+
 from appkit.errors import InvalidRequest, OutOfRange
-from csikit.pb import csi_pb2
 
 _INT64_MAX = 2**63 - 1
 
 
-def resolve(
-    capacity_range: csi_pb2.CapacityRange | None, *, default_bytes: int, step_bytes: int, minimum_bytes: int
-) -> int:
+class CapacityRange(Protocol):
+    """The protocol's message, or any value of the same two fields; zero means "not set"."""
+
+    @property
+    def required_bytes(self) -> int:
+        """At least this much."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """At most this much."""
+
+
+def resolve(capacity_range: CapacityRange | None, *, default_bytes: int, step_bytes: int, minimum_bytes: int) -> int:
     """The smallest size that meets the range: a multiple of `step_bytes`, at least `minimum_bytes`.
 
     Zero means "not set", as in the protocol; with neither bound set the answer is `default_bytes`, with only a limit it
