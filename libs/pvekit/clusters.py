@@ -1,11 +1,12 @@
-"""skeleton"""
+"""All Proxmox VE clusters of a process: the only place that builds their objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import httpx
 
 from appkit.clock import Clock
+from appkit.errors import NotFound
 from pvekit.client import PveClient
 from pvekit.cluster import Cluster
 from pvekit.drive_index import DriveIndex
@@ -13,7 +14,6 @@ from pvekit.inventory import Inventory
 from pvekit.locator import Locator
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmRef
-from pvekit.presence import Presence
 from pvekit.settings import CloudConfig, ClusterSettings
 from pvekit.storage import Storage
 from pvekit.tasks import Tasks
@@ -39,7 +39,11 @@ class Region:
 
 
 class Clusters:
-    """All configured regions."""
+    """All configured regions, each with its own client, inventory and writers."""
+
+    def __init__(self, regions: dict[str, Region], *, with_drives: bool) -> None:
+        self._regions = regions
+        self._with_drives = with_drives
 
     @classmethod
     def build(
@@ -56,28 +60,78 @@ class Clusters:
         """Objects of every region; no request. `storages` and `drives` False leave out what a service never asks
         for.
         """
-        raise NotImplementedError
+        return cls(
+            {
+                settings.region: _region(
+                    settings,
+                    transport_for(settings) if transport_for is not None else None,
+                    clock,
+                    metrics,
+                    user_agent,
+                    storages,
+                )
+                for settings in config.clusters
+            },
+            with_drives=drives,
+        )
 
     def get(self, region: str) -> Region:
         """One region; NotFound names the known ones."""
-        raise NotImplementedError
+        found = self._regions.get(region)
+        if found is None:
+            raise NotFound(f"region {region!r} is not configured; known: {', '.join(sorted(self._regions))}")
+        return found
 
     def regions(self) -> list[Region]:
         """All regions, by name."""
-        raise NotImplementedError
+        return [region for _, region in sorted(self._regions.items())]
 
     def start(self) -> None:
-        """Start every region's background work."""
-        raise NotImplementedError
+        """Start every region's background work; needs a running loop."""
+        for region in self.regions():
+            region.inventory.start()
+            if self._with_drives:
+                region.drives.start()
 
     async def aclose(self) -> None:
-        """Stop it and close the connections."""
-        raise NotImplementedError
+        """Finish writes under way, stop background work, close the connections."""
+        for region in self.regions():
+            await region.writers.aclose()
+            await region.drives.aclose()
+            await region.inventory.aclose()
+            await region.client.aclose()
 
     def find_by_name(self, name: str) -> list[VmRef]:
-        """QEMU guests of all regions with exactly this name, templates excluded; from the inventories, no request."""
-        raise NotImplementedError
+        """QEMU guests of all regions with exactly this name, templates left out; from the inventories, no request."""
+        return [
+            VmRef(region.name, vm.node, vm.vmid, vm.name)
+            for region in self.regions()
+            for vm in region.inventory.vms()
+            if vm.name == name and not vm.template
+        ]
 
-    async def find_by_uuid(self, uuid: str, *, name: str | None = None) -> Presence[VmRef]:
-        """The VM with an SMBIOS uuid, those of that `name` first. Never Absent: lists are filtered by rights."""
-        raise NotImplementedError
+
+def _region(
+    settings: ClusterSettings,
+    transport: httpx.AsyncBaseTransport | None,
+    clock: Clock,
+    metrics: PveMetrics,
+    user_agent: str,
+    with_storages: bool,
+) -> Region:
+    name = settings.region
+    client = PveClient(settings, transport=transport, clock=clock, metrics=metrics, user_agent=user_agent)
+    tasks = Tasks(client, clock)
+    cluster = Cluster(client)
+    vms = Vms(client, tasks, metrics)
+
+    def lock_key(node: str, storage_id: str) -> Hashable:
+        definition = inventory.definition(storage_id)
+        return storage_id if definition is None or definition.shared else (node, storage_id)
+
+    storage = Storage(client, tasks, metrics, lock_key=lock_key)
+    inventory = Inventory(name, cluster, storage, clock, with_storages=with_storages)
+    locator = Locator(name, inventory, cluster)
+    drives = DriveIndex(name, inventory, locator, vms, cluster, clock)
+    writers = VmConfigWriters(name, vms, tasks, locator, inventory, drives, clock, metrics)
+    return Region(name, settings, client, tasks, cluster, vms, storage, inventory, locator, drives, writers)

@@ -1,14 +1,44 @@
-"""skeleton"""
+"""Which VM refers to which volume: in its config, in its waiting changes, as unusedN, or in a snapshot.
 
-from dataclasses import dataclass
+Proxmox VE has no such index and refuses neither a second attachment nor the deletion of a volume in use, so whoever
+wants to do either must have looked through every VM. Reading is done in the background, with a budget of its own:
+every VM once a minute at most and one a second, four at once while something is missing. It must never answer with a
+short list: what could not be read is an error, not "nobody".
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
+from appkit.background import Background
 from appkit.clock import Clock
+from appkit.errors import Denied, DriverError, Unavailable
+from appkit.logs import get_logger
 from pvekit.cluster import Cluster
+from pvekit.drives import Drive, is_drive_key, is_unused_key
+from pvekit.errors import VmNotHere
 from pvekit.inventory import Inventory
 from pvekit.locator import Locator
+from pvekit.models import VmEntry
+from pvekit.presence import Absent, Present, Unknown
+from pvekit.purpose import purpose
+from pvekit.scalars import as_str
 from pvekit.vm_config import VmConfig
 from pvekit.vms import Vms
+
+_log = get_logger(__name__)
+
+REREAD_S = 60.0
+"""How often a VM is read in steady state."""
+STEADY_S = 1.0
+"""Least time between two background reads once every VM has been read."""
+MAX_READS = 4
+_RIGHTS_S = 60.0
+_SETTLE_TRIES = 3
+
+State = Literal["live", "pending", "unused", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,44 +51,285 @@ class Holder:
     vmid: int
     node: str
     key: str
-    state: Literal["live", "pending", "unused", "snapshot"]
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class _Ref:
+    volid: str
+    key: str
+    state: State
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What is known of one VM. `digest` is the config's; `snapshots_digest` the one the snapshots were read under."""
+
+    node: str
+    digest: str = ""
+    refs: tuple[_Ref, ...] = ()
+    read_at: float = -inf
+    snapshots: Mapping[tuple[str, str], tuple[_Ref, ...]] = field(default_factory=dict)
+    snapshots_digest: str = ""
+    snapshots_at: float = -inf
+    trouble: DriverError | None = None
+    trouble_at: float = -inf
+
+    def whole_since(self) -> float:
+        return self.read_at if self.snapshots_digest == self.digest else min(self.read_at, self.snapshots_at)
 
 
 class DriveIndex:
-    """Which VM's config, pending section, unusedN or snapshot refers to which volume."""
+    """The index of one region."""
 
     def __init__(
         self, region: str, inventory: Inventory, locator: Locator, vms: Vms, cluster: Cluster, clock: Clock
     ) -> None:
-        raise NotImplementedError
+        self._region = region
+        self._inventory = inventory
+        self._locator = locator
+        self._vms = vms
+        self._cluster = cluster
+        self._clock = clock
+        self._entries: dict[int, _Entry] = {}
+        self._reads: dict[int, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(MAX_READS)
+        self._rights: Mapping[str, Mapping[str, bool]] = {}
+        self._rights_at = -inf
+        self._rights_lock = asyncio.Lock()
+        self._background = Background()
 
     def start(self) -> None:
-        """Begin to read in the background."""
-        raise NotImplementedError
+        """Begin to read in the background; needs a running loop."""
+        self._background.start(f"drive index {self._region}", self._run())
 
     async def aclose(self) -> None:
         """Stop."""
-        raise NotImplementedError
+        await self._background.aclose()
+        reads = tuple(self._reads.values())
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
 
     def note(self, vmid: int, node: str, config: VmConfig) -> None:
         """A config that somebody has just read anyway."""
-        raise NotImplementedError
+        before = self._entries.get(vmid, _Entry(node))
+        self._entries[vmid] = replace(
+            before,
+            node=node,
+            digest=config.digest,
+            refs=tuple(_refs_of(config)),
+            read_at=self._clock.monotonic(),
+            trouble=None,
+        )
 
     async def holders(
         self, volid: str, *, max_age_s: float = 60.0, nodes: frozenset[str] | None = None
     ) -> list[Holder]:
-        """Every reference to a volume, none older than `max_age_s`; reads in the background what is.
+        """Every reference to a volume, none older than `max_age_s`; what is older is read now, in the background's
+        name.
 
-        `nodes` restricts to VMs on hosts that can have the volume (local storages). Never a short list: Denied
-        (VM.Audit) when the token cannot see every VM, Unavailable when a VM's config could not be read.
+        `nodes` restricts to VMs on hosts that can have the volume: the same volid on another host names another volume.
+        Raises Denied (VM.Audit, with its path) when the token cannot see every VM, and Unavailable when a VM could not
+        be read. For a host that fell silent, what was read while it was up counts: its VMs cannot be changed, and one
+        that is restarted elsewhere shows up there.
         """
-        raise NotImplementedError
+        with purpose("background"):
+            await self._require_rights(max_age_s)
+            if self._inventory.age_s() > max_age_s:
+                await self._inventory.refresh()
+            await self._forget_absent(nodes)
+            wanted = [vm for vm in self._inventory.vms() if nodes is None or vm.node in nodes]
+            missing = [vm for vm in wanted if not self._usable(vm.vmid, vm.node, max_age_s, len(wanted))]
+            for vm in missing:
+                if self._inventory.silent_s(vm.node):
+                    raise Unavailable(
+                        f"whether VM {vm.vmid} uses {volid} cannot be known: its host {vm.node} is offline, and its
+                        config " "was not read while the host was up"
+                    )
+            await asyncio.gather(*(self._read_once(vm.vmid, vm.node) for vm in missing))
+        for vm in missing:
+            entry = self._entries.get(vm.vmid)
+            if entry is not None and entry.trouble is not None:
+                raise _cannot_know(volid, vm.vmid, entry.node, entry.trouble) from entry.trouble
+        return sorted(
+            (
+                Holder(vmid, entry.node, ref.key, ref.state)
+                for vmid, entry in self._entries.items()
+                if nodes is None or entry.node in nodes
+                for ref in _all_refs(entry)
+                if ref.volid == volid
+            ),
+            key=lambda holder: (holder.vmid, holder.key),
+        )
 
     @property
     def complete(self) -> bool:
         """Whether every VM listed has been read at least once."""
-        raise NotImplementedError
+        return self.age_s() < inf
 
     def age_s(self) -> float:
-        """Age of the oldest entry; infinity while not complete."""
-        raise NotImplementedError
+        """Age of the oldest entry; infinity while a listed VM has not been read, or nothing is listed yet."""
+        if self._inventory.age_s() == inf:
+            return inf
+        now, unread = self._clock.monotonic(), _Entry("")
+        return max(
+            (now - self._entries.get(vm.vmid, unread).whole_since() for vm in self._inventory.vms()), default=0.0
+        )
+
+    async def _run(self) -> None:
+        with purpose("background"):
+            await self._inventory.wait_ready(None)
+            while True:
+                due = self._due()
+                unread = [vm for vm in due if vm.vmid not in self._entries]
+                if unread:
+                    await asyncio.gather(*(self._read_once(vm.vmid, vm.node) for vm in unread[:MAX_READS]))
+                    continue
+                for vm in due[:1]:
+                    await self._read_once(vm.vmid, vm.node)
+                await self._clock.sleep(STEADY_S)
+
+    def _due(self) -> list[VmEntry]:
+        """VMs on hosts that are up and not read for a minute, the longest unread first."""
+        now, unread = self._clock.monotonic(), _Entry("")
+        tried = [
+            (max(entry.whole_since(), entry.trouble_at), vm)
+            for vm in self._inventory.vms()
+            if self._inventory.silent_s(vm.node) == 0
+            for entry in (self._entries.get(vm.vmid, unread),)
+        ]
+        return [vm for at, vm in sorted(tried, key=lambda item: item[0]) if now - at >= REREAD_S]
+
+    def _usable(self, vmid: int, node: str, max_age_s: float, count: int) -> bool:
+        entry = self._entries.get(vmid)
+        if entry is None or entry.node != node:
+            return False
+        age_s = self._clock.monotonic() - entry.whole_since()
+        silent_s = self._inventory.silent_s(node)
+        if 0 < silent_s < inf:
+            # As old as a round of reading may leave it, counted at the moment its host fell silent.
+            return age_s - silent_s <= max(max_age_s, 2 * REREAD_S, 2 * STEADY_S * count)
+        return age_s <= max_age_s and entry.trouble is None
+
+    async def _read_once(self, vmid: int, node: str) -> None:
+        """Read one VM; callers at the same time share it. Never raises: trouble is kept in the entry."""
+        read = self._reads.get(vmid)
+        if read is None:
+            read = self._reads[vmid] = asyncio.get_running_loop().create_task(self._read(vmid, node))
+            read.add_done_callback(lambda _: self._reads.pop(vmid, None))
+        await asyncio.shield(read)
+
+    async def _read(self, vmid: int, node: str) -> None:
+        async with self._slots:
+            try:
+                try:
+                    await self._read_from(vmid, node)
+                except VmNotHere:
+                    match await self._locator.find(vmid, fresh=True):
+                        case Present(ref):
+                            await self._read_from(vmid, ref.node)
+                        case Absent():
+                            self._entries.pop(vmid, None)
+                        case Unknown(reason):
+                            raise Unavailable(reason) from None
+            except DriverError as error:
+                before = self._entries.get(vmid, _Entry(node))
+                self._entries[vmid] = replace(before, trouble=error, trouble_at=self._clock.monotonic())
+
+    async def _read_from(self, vmid: int, node: str) -> None:
+        for _ in range(_SETTLE_TRIES):
+            began_at = self._clock.monotonic()
+            config = await self._vms.pending(node, vmid)
+            self.note(vmid, node, config)
+            entry = self._entries[vmid]
+            if entry.snapshots_digest == config.digest and config.digest:
+                self._entries[vmid] = replace(entry, snapshots_at=began_at)
+                return
+            listed = await self._vms.snapshots(node, vmid)
+            known = {}
+            for snapshot in listed.snapshots:
+                name, taken = as_str(snapshot.get("name")) or "", as_str(snapshot.get("snaptime")) or ""
+                refs = entry.snapshots.get((name, taken))
+                if refs is None:
+                    values = await self._vms.config(node, vmid, snapshot=name)
+                    refs = tuple(_refs_in(values, f"{name}/"))
+                known[name, taken] = refs
+            self._entries[vmid] = replace(
+                self._entries[vmid], snapshots=known, snapshots_digest=config.digest, snapshots_at=began_at
+            )
+            # Deleting a snapshot moves volumes into the config: both must have been read from one state.
+            if listed.digest in {"", config.digest}:
+                return
+        raise Unavailable(f"the config of VM {vmid} on {node} changes faster than it can be read")
+
+    async def _forget_absent(self, nodes: frozenset[str] | None) -> None:
+        """A VM that left the list is forgotten when it is proved absent; otherwise nobody may say what it holds."""
+        listed = {vm.vmid for vm in self._inventory.vms()}
+        for vmid, entry in list(self._entries.items()):
+            if vmid in listed or (nodes is not None and entry.node not in nodes):
+                continue
+            match await self._locator.find(vmid):
+                case Absent():
+                    self._entries.pop(vmid, None)
+                case Present():
+                    pass
+                case Unknown(reason):
+                    raise Unavailable(f"whether VM {vmid} still exists cannot be known: {reason}")
+
+    async def _require_rights(self, max_age_s: float) -> None:
+        async with self._rights_lock:
+            if self._clock.monotonic() - self._rights_at > min(max_age_s, _RIGHTS_S):
+                self._rights = await self._cluster.permissions()
+                self._rights_at = self._clock.monotonic()
+        hidden = _hidden_path(self._rights)
+        if hidden is not None:
+            raise Denied(
+                f"which VMs of region {self._region} use a volume cannot be known: the token may not see every VM; "
+                f"grant VM.Audit on {hidden}, with propagation",
+                privilege="VM.Audit",
+                path=hidden,
+            )
+
+
+def _hidden_path(rights: Mapping[str, Mapping[str, bool]]) -> str | None:
+    """The path on which VM.Audit is missing for seeing every VM; None when it is not."""
+    if not rights.get("/vms", rights.get("/", {})).get("VM.Audit", False):
+        return "/vms"
+    return next(
+        (path for path, held in sorted(rights.items()) if path.startswith("/vms/") and "VM.Audit" not in held), None
+    )
+
+
+def _cannot_know(volid: str, vmid: int, node: str, trouble: DriverError) -> DriverError:
+    text = f"whether VM {vmid} on {node} uses {volid} cannot be known: {trouble}"
+    if isinstance(trouble, Denied):
+        return Denied(text, privilege=trouble.privilege, path=trouble.path)
+    return Unavailable(text)
+
+
+def _all_refs(entry: _Entry) -> Iterable[_Ref]:
+    yield from entry.refs
+    for refs in entry.snapshots.values():
+        yield from refs
+
+
+def _refs_of(config: VmConfig) -> Iterable[_Ref]:
+    for key, drive in config.drives().items():
+        yield _Ref(drive.volid, key, "live")
+    for key, drive in config.pending_drives().items():
+        if config.current.get(key) is None or config.drives().get(key) != drive:
+            yield _Ref(drive.volid, key, "pending")
+    for key, drive in config.unused().items():
+        yield _Ref(drive.volid, key, "unused")
+
+
+def _refs_in(values: Mapping[str, object], prefix: str) -> Iterable[_Ref]:
+    """References in a snapshot's config; `vmstate` names the volume that holds the memory."""
+    for key, value in values.items():
+        text = as_str(value)
+        if text and (is_drive_key(key) or is_unused_key(key) or key == "vmstate"):
+            try:
+                yield _Ref(Drive.parse(text).volid, f"{prefix}{key}", "snapshot")
+            except ValueError:
+                continue

@@ -1,16 +1,25 @@
 """Calls on one VM: its config now and to come, writing it, growing a drive, its power state."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pvekit.api_path import api_path
 from pvekit.client import PveClient
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmStatus
-from pvekit.scalars import Scalar
+from pvekit.scalars import Scalar, as_str
 from pvekit.tasks import Tasks
 from pvekit.upid import Upid
 from pvekit.vm_config import VmConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotList:
+    """`digest` is the VM config's ("" when the answer had none); `snapshots` as they come: name, snaptime, parent, …"""
+
+    digest: str
+    snapshots: tuple[Mapping[str, Any], ...]
 
 
 class Vms:
@@ -36,10 +45,13 @@ class Vms:
             params["snapshot"] = snapshot
         return dict(await self._client.get(_path(node, vmid, "config"), params or None) or {})
 
-    async def snapshots(self, node: str, vmid: int) -> list[dict[str, Any]]:
-        """The VM's snapshots as they come, without the `current` pseudo entry. Needs VM.Audit."""
-        found = await self._client.get(_path(node, vmid, "snapshot"))
-        return [dict(entry) for entry in found or [] if entry.get("name") != "current"]
+    async def snapshots(self, node: str, vmid: int) -> SnapshotList:
+        """The VM's snapshots and the digest of the config they were listed under: one request. Needs VM.Audit."""
+        found = [dict(entry) for entry in await self._client.get(_path(node, vmid, "snapshot")) or []]
+        digests = [as_str(entry.get("digest")) or "" for entry in found if entry.get("name") == "current"]
+        return SnapshotList(
+            digests[0] if digests else "", tuple(entry for entry in found if entry.get("name") != "current")
+        )
 
     async def status(self, node: str, vmid: int) -> VmStatus:
         """Power state now (the resource list lags 10 s). Needs VM.Audit."""
