@@ -144,8 +144,8 @@ class DriveIndex:
             for vm in missing:
                 if self._inventory.silent_s(vm.node):
                     raise Unavailable(
-                        f"whether VM {vm.vmid} uses {volid} cannot be known: its host {vm.node} is offline, and its
-                        config " "was not read while the host was up"
+                        f"whether VM {vm.vmid} uses {volid} cannot be known: its host {vm.node} is offline, and its "
+                        "config was not read while the host was up"
                     )
             await asyncio.gather(*(self._read_once(vm.vmid, vm.node) for vm in missing))
         for vm in missing:
