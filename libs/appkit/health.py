@@ -1,4 +1,4 @@
-"""Whether this process may be given work, and its page: /healthz, /readyz and /metrics.
+"""Whether this process may be given work, and its page: /healthz (also as /livez), /readyz and /metrics.
 
 Must not run checks: whoever knows sets the state, a probe only reads it and therefore never waits. Liveness says no
 more than that the event loop turns; a broken Proxmox is no reason to be killed.
@@ -6,6 +6,7 @@ more than that the event loop turns; a broken Proxmox is no reason to be killed.
 
 import asyncio
 import contextlib
+import ssl
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -85,8 +86,10 @@ def parse_address(address: str) -> tuple[str | None, int]:
     return host.strip("[]") or None, int(port)
 
 
-async def serve_http(address: str, health: Health, registry: CollectorRegistry) -> HttpServer:
-    """Listen on `address` (port 0 picks a free one) and answer GET and HEAD on the three paths, one per connection.
+async def serve_http(
+    address: str, health: Health, registry: CollectorRegistry, *, tls: ssl.SSLContext | None = None
+) -> HttpServer:
+    """Listen on `address` (port 0 picks a free one) and answer GET and HEAD, one per connection; https with `tls`.
 
     Raises InvalidRequest for an address that cannot be read and OSError when it cannot be listened on.
     """
@@ -102,7 +105,7 @@ async def serve_http(address: str, health: Health, registry: CollectorRegistry) 
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
-    server = await asyncio.start_server(handle, host, port, limit=_HEAD_LIMIT_BYTES)
+    server = await asyncio.start_server(handle, host, port, limit=_HEAD_LIMIT_BYTES, ssl=tls)
     bound_host, bound_port = server.sockets[0].getsockname()[:2]
     return HttpServer(server, f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}")
 
@@ -114,7 +117,7 @@ def _answer(head: str, health: Health, registry: CollectorRegistry) -> bytes:
     headers = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in header_lines)}
     status, content_type, body = HTTPStatus.OK, "text/plain; charset=utf-8", b""
     match path:
-        case "/healthz":
+        case "/healthz" | "/livez":
             body = b"ok\n"
         case "/readyz":
             ready, reasons = health.ready()

@@ -6,12 +6,10 @@ A Node whose kubelet was given no `--node-ip` keeps what it reports; a list is n
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from appkit.errors import InvalidRequest
-
-PROVIDED_NODE_IP: Final = "alpha.kubernetes.io/provided-node-ip"
-"""Written by the kubelet from `--node-ip` under an external cloud provider: one address, or one of each family."""
+from kubekit.nodes import PROVIDED_NODE_IP, addresses_of
 
 Address = dict[str, str]
 """`{"type": "InternalIP" | "ExternalIP" | "Hostname" | …, "address": …}`, as in `status.addresses`."""
@@ -48,7 +46,7 @@ def parse_provided_ips(annotation: str) -> tuple[str, ...]:
 def addresses_for(node: Mapping[str, Any]) -> list[Address]:
     """The whole `status.addresses` that this Node should have; raises ProvidedIpError."""
     name: str = node["metadata"]["name"]
-    reported: list[Address] = [dict(each) for each in (node.get("status") or {}).get("addresses") or []]
+    reported: list[Address] = addresses_of(node)
     hostnames = [each for each in reported if each.get("type") == "Hostname"] or [{"type": "Hostname", "address": name}]
     annotation = (node["metadata"].get("annotations") or {}).get(PROVIDED_NODE_IP)
     if annotation is not None:

@@ -5,21 +5,19 @@ each patch guarded by the uid and resourceVersion of the very object that was pa
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from ccm.addresses import Address
 from ccm.facts import InstanceFacts, Provider
 from ccm.labels import instance_type_labels, topology_labels
-
-UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
-INSTANCE_ID: Final = "proxmox.sinextra.dev/instance-id"
+from kubekit.nodes import INSTANCE_ID, UNINITIALIZED_TAINT, addresses_of, has_taint, without_taint
 
 Patch = dict[str, Any]
 
 
 def needs_init(node: Mapping[str, Any]) -> bool:
     """Whether the kubelet's "wait for the cloud provider" taint is still there; its value and effect do not matter."""
-    return any(taint.get("key") == UNINITIALIZED_TAINT for taint in _taints(node))
+    return has_taint(node, UNINITIALIZED_TAINT)
 
 
 def initial_patch(node: Mapping[str, Any], facts: InstanceFacts, provider: Provider) -> Patch:
@@ -31,7 +29,7 @@ def initial_patch(node: Mapping[str, Any], facts: InstanceFacts, provider: Provi
     metadata: Patch = {
         "labels": topology_labels(region=facts.region, zone=facts.host) | instance_type_labels(facts.instance_type)
     }
-    spec: Patch = {"taints": [taint for taint in _taints(node) if taint.get("key") != UNINITIALIZED_TAINT] or None}
+    spec: Patch = {"taints": without_taint(node, UNINITIALIZED_TAINT) or None}
     if provider == "capmox":
         metadata["annotations"] = {INSTANCE_ID: str(facts.vmid)}
     if not (node.get("spec") or {}).get("providerID"):
@@ -41,10 +39,6 @@ def initial_patch(node: Mapping[str, Any], facts: InstanceFacts, provider: Provi
 
 def address_patch(node: Mapping[str, Any], addresses: list[Address]) -> Patch | None:
     """The whole list for the status sub-resource, or None when the Node has exactly these, in this order."""
-    if ((node.get("status") or {}).get("addresses") or []) == addresses:
+    if addresses_of(node) == addresses:
         return None
     return {"status": {"addresses": addresses}}
-
-
-def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return list((node.get("spec") or {}).get("taints") or [])

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from ccm.addresses import PROVIDED_NODE_IP, ProvidedIpError, addresses_for, parse_provided_ips
+from ccm.addresses import ProvidedIpError, addresses_for, parse_provided_ips
+from kubekit.nodes import PROVIDED_NODE_IP
 
 
 def node(*reported: tuple[str, str], provided: str | None = None) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 from typing import Any
 
 from ccm.facts import InstanceFacts
-from ccm.patches import INSTANCE_ID, UNINITIALIZED_TAINT, address_patch, initial_patch, needs_init
+from ccm.patches import address_patch, initial_patch, needs_init
+from kubekit.nodes import INSTANCE_ID, UNINITIALIZED_TAINT
 
 FACTS = InstanceFacts(
     region="cluster-1",
