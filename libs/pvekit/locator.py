@@ -37,8 +37,9 @@ class Locator:
             return Unknown(f"region {self._region} does not answer: {error}")
         if not free:
             raise Denied(
-                f"VM {vmid} exists in region {self._region}, but the token may not see it: grant VM.Audit on
-                /vms/{vmid}", privilege="VM.Audit",
+                f"VM {vmid} exists in region {self._region}, but the token may not see it: "
+                f"grant VM.Audit on /vms/{vmid}",
+                privilege="VM.Audit",
                 path=f"/vms/{vmid}",
             )
         nodes = self._inventory.nodes()
