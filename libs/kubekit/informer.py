@@ -16,7 +16,8 @@ from appkit.errors import Unavailable
 from appkit.logs import get_logger
 from kubekit.errors import KubeError, KubeGone, KubeUnavailable, KubeUnknownOutcome, KubeUnreachable
 from kubekit.objects import Object, describe_path, format_key, key_of, version_of
-from kubekit.sessions import WATCH_SILENCE_S, KubeSession, Params
+from kubekit.sessions import WATCH_SILENCE_S, KubeSession
+from kubekit.transport import Params
 
 _log = get_logger(__name__)
 

@@ -1,17 +1,15 @@
 """The one door to the Kubernetes API: authenticated, timed, counted, with errors mapped.
 
 Built on the official client for what it is good at (kubeconfig, exec plugins, service account tokens, TLS); its typed
-models and its generated calls are not used. Must not retry (the informer, the work queue and the Lease holder know
-when a repeat is right), with one exception: a 401 makes the credentials be read again, once, since nothing was done.
+models and its generated calls are not used. Must not retry: the informer, the work queue and the Lease holder know when
+a repeat is right.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from prometheus_client import CollectorRegistry
@@ -20,15 +18,13 @@ from pydantic import Field
 from appkit.clock import Clock, SystemClock
 from appkit.metrics import Metrics
 from appkit.settings import Settings, SettingsError
-from appkit.version import __version__
 from kubekit.errors import KubeUnavailable, error_of_status
 from kubekit.metrics import KubeMetrics
 from kubekit.objects import describe_path
-from kubekit.wire import decoded, event_of, lines, query_text, transport_error
+from kubekit.transport import Call, OfficialTransport, Params, Transport
+from kubekit.wire import decoded, event_of, lines
 
 MERGE_PATCH = "application/merge-patch+json"
-
-Params = Mapping[str, str | int | bool]
 
 # A real API server sends a bookmark about once a minute; more than two of them missed means the connection is dead.
 WATCH_SILENCE_S = 130.0
@@ -47,22 +43,23 @@ class KubeSettings(Settings):
 
 
 class KubeSession:
-    """An open client. Made by `connect`; closed by `aclose`."""
+    """Requests and watches over a transport. Made by `connect`; closed by `aclose`.
+
+    `clock` and `metrics` are those of everything that works with this session.
+    """
 
     def __init__(
         self,
-        api: ApiClient,
-        settings: KubeSettings,
+        transport: Transport,
         *,
-        reload: Callable[[], Awaitable[None]] | None,
-        metrics: KubeMetrics,
-        clock: Clock,
+        timeout_s: float = 10.0,
+        metrics: KubeMetrics | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._api = api
-        self._settings = settings
-        self._reload = reload
-        self.metrics = metrics
-        self.clock = clock
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self.metrics = metrics or KubeMetrics(Metrics(CollectorRegistry()))
+        self.clock = clock or SystemClock()
 
     async def request(
         self,
@@ -76,30 +73,24 @@ class KubeSession:
     ) -> dict[str, Any]:
         """Send one request and return the decoded answer; raises the classes of kubekit.errors.
 
-        `timeout_s` bounds the whole exchange; None takes the settings' own.
+        `timeout_s` bounds the whole exchange; None takes the session's own.
         """
-        total_s = timeout_s or self._settings.timeout_s
-        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, 5.0))
         resource, named = describe_path(path)
         verb = _VERBS.get(method) or ("get" if named else "list")
+        call = Call(method, path, params or {}, body, content_type, total_s=timeout_s or self._timeout_s)
         started, code = self.clock.monotonic(), "none"
         try:
-            response = await self._send(method, path, params, body, content_type, timeout)
-            async with response:
-                code = str(response.status)
-                answer = decoded(await response.read())
-            if response.status >= 400:
-                raise error_of_status(method, path, response.status, answer)
-            if not isinstance(answer, dict):
-                raise KubeUnavailable(
-                    "the answer is not a JSON object; is this an API server?", method=method, path=path
-                )
-            return answer
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise transport_error(error, method, path) from error
+            async with self._transport.open(call) as answer:
+                code = str(answer.status)
+                value = decoded(await answer.read())
         finally:
             self.metrics.requests.labels(verb, resource, code).inc()
             self.metrics.request_seconds.labels(verb, resource).observe(self.clock.monotonic() - started)
+        if answer.status >= 400:
+            raise error_of_status(method, path, answer.status, value)
+        if not isinstance(value, dict):
+            raise KubeUnavailable("the answer is not a JSON object; is this an API server?", method=method, path=path)
+        return value
 
     async def watch(self, path: str, params: Params | None = None) -> AsyncGenerator[dict[str, Any], None]:
         """The events `{"type", "object"}` of one watch, until the server ends it.
@@ -109,61 +100,22 @@ class KubeSession:
         early closes it (`contextlib.aclosing`).
         """
         resource, _ = describe_path(path)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=WATCH_SILENCE_S)
+        call = Call("GET", path, {**(params or {}), "watch": True}, None, "", silence_s=WATCH_SILENCE_S)
         code = "none"
         try:
-            response = await self._send("GET", path, {**(params or {}), "watch": "true"}, None, "", timeout)
-            async with response:
-                code = str(response.status)
-                if response.status >= 400:
-                    raise error_of_status("GET", path, response.status, decoded(await response.read()))
-                async with aclosing(lines(response.content)) as received:
+            async with self._transport.open(call) as answer:
+                code = str(answer.status)
+                if answer.status >= 400:
+                    raise error_of_status("GET", path, answer.status, decoded(await answer.read()))
+                async with aclosing(lines(answer.chunks())) as received:
                     async for line in received:
                         yield event_of(line, path)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise transport_error(error, "GET", path) from error
         finally:
             self.metrics.requests.labels("watch", resource, code).inc()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._api.close()  # type: ignore[no-untyped-call]
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: Any,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        response = await self._send_once(method, path, params, body, content_type, timeout)
-        if response.status == 401 and self._reload is not None:
-            response.release()
-            await self._reload()
-            response = await self._send_once(method, path, params, body, content_type, timeout)
-        return response
-
-    async def _send_once(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: Any,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        headers = {"User-Agent": f"pvecloud/{__version__}", "Accept": "application/json"}
-        if content_type:
-            headers["Content-Type"] = content_type
-        await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._api.configuration.host.rstrip("/") + path
-        if params:
-            url += "?" + urlencode({key: query_text(value) for key, value in params.items()})
-        answer = await self._api.call_api(method, url, headers, body, _request_timeout=timeout)
-        response: aiohttp.ClientResponse = answer.response
-        return response
+        await self._transport.aclose()
 
 
 async def connect(
@@ -188,7 +140,6 @@ async def connect(
                 await loader.load_and_set(configuration)
 
             reload = read_again
-
         elif settings.server is None:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError) as error:
@@ -196,10 +147,5 @@ async def connect(
         raise SettingsError([f"{where}: {error}"]) from error
     if settings.server is not None:
         configuration.host = settings.server
-    return KubeSession(
-        ApiClient(configuration),
-        settings,
-        reload=reload,
-        metrics=metrics or KubeMetrics(Metrics(CollectorRegistry())),
-        clock=clock or SystemClock(),
-    )
+    transport = OfficialTransport(ApiClient(configuration), reload=reload)
+    return KubeSession(transport, timeout_s=settings.timeout_s, metrics=metrics, clock=clock)

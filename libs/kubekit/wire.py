@@ -1,15 +1,13 @@
-"""Bytes and client faults of the session, told apart: what is a whole answer, a watch event, a request never sent.
+"""Bytes of answers: what is JSON, a line, a watch event.
 
 Must not send anything; only `sessions` imports it.
 """
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-import aiohttp
-
-from kubekit.errors import KubeError, KubeGone, KubeUnavailable, KubeUnknownOutcome, KubeUnreachable, error_of_status
+from kubekit.errors import KubeGone, KubeUnavailable, error_of_status
 
 
 def decoded(data: bytes) -> Any:
@@ -20,15 +18,10 @@ def decoded(data: bytes) -> Any:
         return None
 
 
-def query_text(value: str | int | bool) -> str:
-    """A query parameter's value as the API reads it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-async def lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """The lines of a body, of any length; a last line without its end was cut off and is left out."""
     buffer = bytearray()
-    async for chunk in content.iter_any():
+    async for chunk in chunks:
         searched = len(buffer)
         buffer += chunk
         end = buffer.find(b"\n", searched)
@@ -52,13 +45,3 @@ def event_of(line: bytes, path: str) -> dict[str, Any]:
             raise KubeGone(str(status.get("message", "")), method="GET", path=path, status=410, reason="Expired")
         raise error_of_status("GET", path, code if isinstance(code, int) else 500, status)
     return event
-
-
-def transport_error(error: aiohttp.ClientError | TimeoutError, method: str, path: str) -> KubeError:
-    """A fault below HTTP: no connection (nothing happened), or no whole answer (anything may have happened)."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return KubeUnreachable(f"no connection: {text}", method=method, path=path)
-    if isinstance(error, TimeoutError):
-        return KubeUnknownOutcome("no answer within the time-out", method=method, path=path)
-    return KubeUnknownOutcome(f"the connection broke before the whole answer came: {text}", method=method, path=path)
