@@ -49,8 +49,9 @@ _POLLED = frozenset(
 _OUR_FAULT = frozenset({StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS})
 # The caller's deadline and ours are the same moment, measured on two clocks.
 _DEADLINE_SLACK_S = 0.1
-# Details travel in a header; peers refuse headers of more than 8 KiB, and non-ASCII text triples on the way.
-_MAX_DETAILS = 2000
+# Details travel in a header, percent-encoded; callers refuse more than 8 KiB of headers and then see another code.
+_MAX_DETAILS_BYTES = 6000
+_CUT = " (shortened; the log has it whole)"
 
 
 class _Outcome(NamedTuple):
@@ -188,9 +189,9 @@ def _gave_up(context: ServicerContext[Any, Any]) -> _Outcome:
 
 
 def _code_of(context: ServicerContext[Any, Any]) -> StatusCode:
-    """The code that a servicer set; gRPC gives it back as a number."""
-    number: Any = context.code()
-    return next((code for code in StatusCode if code.value[0] == number), StatusCode.UNKNOWN)
+    """The code that a servicer set; gRPC gives it back as it was given, or as a number."""
+    given: Any = context.code()
+    return next((code for code in StatusCode if given in (code, code.value[0])), StatusCode.UNKNOWN)
 
 
 def _level(method: str, code: StatusCode) -> int:
@@ -200,4 +201,11 @@ def _level(method: str, code: StatusCode) -> int:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_DETAILS else f"{text[:_MAX_DETAILS]}… (shortened; the log has it whole)"
+    room = _MAX_DETAILS_BYTES
+    for position, character in enumerate(text):
+        room -= (
+            1 if character.isascii() and character.isprintable() and character != "%" else 3 * len(character.encode())
+        )
+        if room < 0:
+            return text[:position] + _CUT
+    return text

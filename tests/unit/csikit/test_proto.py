@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, symbol_database
+from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto
 
 from csikit.pb import csi_pb2, csi_pb2_grpc
@@ -176,6 +176,5 @@ def test_stale_generated_code_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_generated_classes_are_registered_under_the_protocol_name() -> None:
-    pool = symbol_database.Default().pool
-    assert pool.FindMessageTypeByName("csi.v1.Volume") is csi_pb2.Volume.DESCRIPTOR
+    assert descriptor_pool.Default().FindMessageTypeByName("csi.v1.Volume") is csi_pb2.Volume.DESCRIPTOR
     assert hasattr(csi_pb2_grpc, "add_SnapshotMetadataServicer_to_server")
