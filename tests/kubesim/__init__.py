@@ -13,10 +13,23 @@ defaulting, garbage collection.
     sim.faults.add(Rule(verb="patch", path="*/nodes/*", action=cut_after()))
     await sim.aclose()
 
-`store` holds the objects, `api` answers requests without knowing HTTP, `server` is the HTTP door.
+`store` holds the objects, `api` answers requests without knowing HTTP, `cluster` adds faults and the log; `server` is
+the HTTP door and `transport` the one without sockets, for virtual time.
 """
 
+from tests.kubesim.cluster import Cluster
 from tests.kubesim.faults import Rule, answer, cut_after, cut_before, delay
 from tests.kubesim.server import KubeSim
+from tests.kubesim.transport import SimTransport, in_process
 
-__all__ = ["KubeSim", "Rule", "answer", "cut_after", "cut_before", "delay"]
+__all__ = [
+    "Cluster",
+    "KubeSim",
+    "Rule",
+    "SimTransport",
+    "answer",
+    "cut_after",
+    "cut_before",
+    "delay",
+    "in_process",
+]

@@ -3,9 +3,9 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tests.kubesim.patching import BadPatch, json_patch, merge_patch, strategic_patch
 from tests.kubesim.problems import Refusal, expired
@@ -42,6 +42,32 @@ class Request:
         return "list" if target is not None and target.name is None else "get"
 
 
+class Cut(Exception):
+    """The connection breaks here: no answer, or no more of it."""
+
+
+class WatchControl:
+    """The handle by which a running watch is woken, ended or cut from outside."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self._state: Literal["open", "ended", "cut"] = "open"
+
+    def open(self) -> bool:
+        """Whether to go on; raises Cut."""
+        if self._state == "cut":
+            raise Cut
+        return self._state == "open"
+
+    def end(self) -> None:
+        self._state = "ended"
+        self.woken.set()
+
+    def cut(self) -> None:
+        self._state = "cut"
+        self.woken.set()
+
+
 class Api:
     """Answers requests; `bookmark_s` is how often a silent watch is sent a bookmark."""
 
@@ -66,24 +92,22 @@ class Api:
         except Refusal as refusal:
             return refusal.status, refusal.body
 
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
-        """The lines of a watch until its `timeoutSeconds` are over."""
+    async def watch(self, request: Request, control: WatchControl) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch until its `timeoutSeconds` are over or `control` ends it; raises Cut."""
         target = parse_path(request.path)
         assert target is not None
         resource, matches = target.resource, _selector(request, target)
         deadline = asyncio.get_running_loop().time() + float(request.params.get("timeoutSeconds") or 1800)
-        woken = asyncio.Event()
-        stop_listening = self.store.listen(resource, woken.set)
+        stop_listening = self.store.listen(resource, control.woken.set)
         try:
-            start = request.params.get("resourceVersion") or "0"
-            version = int(start)
+            version = int(request.params.get("resourceVersion") or "0")
             if version == 0:
                 version = self.store.version
                 for item in self.store.items(resource, target.namespace):
                     if matches(item):
                         yield Change(0, "ADDED", item, None).line
-            while True:
-                woken.clear()
+            while control.open():
+                control.woken.clear()
                 changes = self.store.changes_since(resource, version)
                 if changes is None:
                     refusal = expired(version, self.store.oldest(resource))
@@ -98,7 +122,7 @@ class Api:
                     return
                 try:
                     async with asyncio.timeout(min(left_s, self._bookmark_s)):
-                        await woken.wait()
+                        await control.woken.wait()
                 except TimeoutError:
                     version = max(version, self.store.version)
                     if request.params.get("allowWatchBookmarks") in ("true", "1"):
