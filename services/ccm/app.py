@@ -69,7 +69,7 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve the pages, hold the Lease, run what is switched on, until `stop`. Raises LeaseLost when it is taken."""
         async with contextlib.AsyncExitStack() as stack:
-            for address, tls in _pages(self.settings):
+            for address, tls in pages(self.settings):
                 server = await serve_http(address, self.health, self.registry, tls=tls)
                 stack.push_async_callback(server.aclose)
                 _log.info("serving", extra={"address": server.address, "https": tls is not None})
@@ -199,13 +199,14 @@ async def build(
     )
 
 
-def _pages(settings: CcmSettings) -> list[tuple[str, ssl.SSLContext | None]]:
-    pages: list[tuple[str, ssl.SSLContext | None]] = []
+def pages(settings: CcmSettings) -> list[tuple[str, ssl.SSLContext | None]]:
+    """What to listen on: address, and TLS where it is https."""
+    found: list[tuple[str, ssl.SSLContext | None]] = []
     if settings.metrics_address:
-        pages.append((settings.metrics_address, None))
+        found.append((settings.metrics_address, None))
     if settings.secure_port:
         host = f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
-        pages.append(
+        found.append(
             (f"{host}:{settings.secure_port}", server_tls(settings.tls_cert_file, settings.tls_private_key_file))
         )
-    return pages
+    return found

@@ -21,6 +21,7 @@ from ccm.visibility import Visibility
 from kubekit.nodes import NodeIdentity
 from pvekit.clusters import Clusters, Region
 from pvekit.errors import VmNotHere
+from pvekit.inventory import Trust
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmRef
 from pvekit.presence import Absent, Unknown
@@ -101,8 +102,8 @@ class InstanceFinder:
 
     async def _by_name(self, identity: NodeIdentity, *, any_name: bool) -> Outcome:
         """`any_name`: the Node carries a UUID as its providerID, which outranks the name; all VMs are compared last."""
-        machines, unread = await self._machines()
-        search = _Search([], [], list(unread))
+        machines, silent = self._machines()
+        search = _Search([], [], list(silent))
         tried: set[Machine] = set()
         for group in candidate_groups(identity.name, machines):
             tried.update(group)
@@ -123,17 +124,17 @@ class InstanceFinder:
         limits = [await self._visibility.limits(region) for region in self._clusters.regions()]
         return NoInstance("; ".join([_not_found(identity, machines, search), *filter(None, limits)]))
 
-    async def _machines(self) -> tuple[list[Machine], list[str]]:
-        """Every VM of every region that was read, templates excluded, and a text for each region that was not."""
-        machines, unread = [], []
+    def _machines(self) -> tuple[list[Machine], list[str]]:
+        """Every VM of every region, templates excluded, and a text for each region that does not answer now."""
+        machines, silent = [], []
         for region in self._clusters.regions():
-            try:
-                await region.inventory.wait_ready(0)
-            except Unavailable as error:
-                unread.append(f"region {region.name}: {error}")
-                continue
-            machines += [Machine(region.name, entry) for entry in region.inventory.vms() if not entry.template]
-        return machines, unread
+            inventory = region.inventory
+            if inventory.trouble is not None:
+                silent.append(f"region {region.name} does not answer: {inventory.trouble}")
+            elif inventory.snapshot.trust is Trust.NONE:
+                silent.append(f"region {region.name} has not answered yet")
+            machines += [Machine(region.name, entry) for entry in inventory.vms() if not entry.template]
+        return machines, silent
 
     async def _compare(self, machines: Sequence[Machine], identity: NodeIdentity, search: _Search) -> None:
         await asyncio.gather(*(self._compare_one(machine, identity, search) for machine in machines))
