@@ -359,7 +359,7 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetSnapshot(self, request, context):
-        """One snapshot by id; new in 1.12.
+        """One snapshot by its id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -116,7 +116,7 @@ class ControllerStub:
     ListSnapshots: _grpc.UnaryUnaryMultiCallable[_csi_pb2.ListSnapshotsRequest, _csi_pb2.ListSnapshotsResponse]
     """Paged; may be narrowed to one snapshot or one source."""
     GetSnapshot: _grpc.UnaryUnaryMultiCallable[_csi_pb2.GetSnapshotRequest, _csi_pb2.GetSnapshotResponse]
-    """One snapshot by id; new in 1.12."""
+    """One snapshot by its id."""
     ControllerExpandVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.ControllerExpandVolumeRequest, _csi_pb2.ControllerExpandVolumeResponse]
     """Grow the volume; the file system in it is grown by the node when the reply says so."""
     ControllerGetVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.ControllerGetVolumeRequest, _csi_pb2.ControllerGetVolumeResponse]
@@ -153,7 +153,7 @@ class ControllerAsyncStub(ControllerStub):
     ListSnapshots: _aio.UnaryUnaryMultiCallable[_csi_pb2.ListSnapshotsRequest, _csi_pb2.ListSnapshotsResponse]  # type: ignore[assignment]
     """Paged; may be narrowed to one snapshot or one source."""
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_csi_pb2.GetSnapshotRequest, _csi_pb2.GetSnapshotResponse]  # type: ignore[assignment]
-    """One snapshot by id; new in 1.12."""
+    """One snapshot by its id."""
     ControllerExpandVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.ControllerExpandVolumeRequest, _csi_pb2.ControllerExpandVolumeResponse]  # type: ignore[assignment]
     """Grow the volume; the file system in it is grown by the node when the reply says so."""
     ControllerGetVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.ControllerGetVolumeRequest, _csi_pb2.ControllerGetVolumeResponse]  # type: ignore[assignment]
@@ -247,7 +247,7 @@ class ControllerServicer:
         request: _csi_pb2.GetSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_csi_pb2.GetSnapshotResponse, _abc.Awaitable[_csi_pb2.GetSnapshotResponse]]:
-        """One snapshot by id; new in 1.12."""
+        """One snapshot by its id."""
 
     def ControllerExpandVolume(
         self,
