@@ -55,22 +55,7 @@ class Publishing:
         Raises FailedPrecondition when it is in use, or when files lie under it that are on the node's own disk.
         """
         await self._mounts.unmount(target_path)
-        try:
-            if target_path.is_dir() and not target_path.is_symlink():
-                target_path.rmdir()
-            elif target_path.is_file() and target_path.stat().st_size == 0:
-                target_path.unlink()
-            elif target_path.exists():
-                raise FailedPrecondition(
-                    f"{target_path} is neither an empty directory nor an empty file; remove it by hand"
-                )
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise FailedPrecondition(
-                f"{target_path} is unmounted but cannot be removed ({error.strerror}): files were written there while "
-                "nothing was mounted; move them away by hand"
-            ) from error
+        _remove_target(target_path)
 
     async def _publish_mount(self, wanted: Publish) -> None:
         staged = await self._get_staged(wanted)
@@ -145,3 +130,21 @@ class Publishing:
             raise FailedPrecondition(
                 f"volume {wanted.volume_id} is for one Pod at a time, and is published at {', '.join(others)}"
             )
+
+
+def _remove_target(path: Path) -> None:
+    """Remove the empty directory or file that was the mount point. Never anything with content."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        elif path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+        elif path.exists():
+            raise FailedPrecondition(f"{path} is neither an empty directory nor an empty file; remove it by hand")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FailedPrecondition(
+            f"{path} is unmounted but cannot be removed ({error.strerror}): files were written there while nothing was "
+            "mounted; move them away by hand"
+        ) from error

@@ -22,7 +22,7 @@ from csi_node.host.sysfs import Sysfs
 _log = get_logger(__name__)
 
 GROW_FROM_BYTES = 16 * 1024 * 1024
-"""A filesystem that is smaller than its disk by less is left alone: mkfs does not use a last piece that is too small."""
+"""A filesystem smaller than its disk by less is left alone: mkfs does not use a last piece that is too small."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Staging:
         if mount.number != device.disk.number:
             if mount.number.major == 0 or self._sysfs.exists(mount.number):
                 raise FailedPrecondition(
-                    f"{wanted.staging_path} has another device mounted: {mount.source} ({mount.number}, {mount.fs_type}),"
-                    f" the volume's disk is {device.disk}"
+                    f"{wanted.staging_path} has another device mounted: {mount.source} ({mount.number}, "
+                    f"{mount.fs_type}); the volume's disk is {device.disk}"
                 )
             stale = f"its disk ({mount.number}) has gone, the volume's is now {device.disk}"
         elif await self._is_dead(wanted.staging_path):
@@ -167,14 +167,14 @@ class Staging:
         match content:
             case signatures.Foreign():
                 raise Corrupt(
-                    f"disk {device.disk} of volume {wanted.volume_id} holds {content.what}; it is not touched. If nothing "
-                    f"on it is needed, clear it by hand (`wipefs -a {device.node}` on this node)"
+                    f"disk {device.disk} of volume {wanted.volume_id} holds {content.what}; it is not touched. "
+                    f"If nothing on it is needed, clear it by hand (`wipefs -a {device.node}` on this node)"
                 )
             case signatures.Filesystem():
                 if content.fs_type != (wanted.fs_type or content.fs_type):
                     raise FailedPrecondition(
-                        f"volume {wanted.volume_id} holds {content.fs_type}, but {wanted.fs_type} was asked for; it is not "
-                        f"formatted again. Set the fsType of the PersistentVolume to {content.fs_type}"
+                        f"volume {wanted.volume_id} holds {content.fs_type}, but {wanted.fs_type} was asked for; "
+                        f"it is not formatted again. Set the fsType of the PersistentVolume to {content.fs_type}"
                     )
                 if not read_only and not self._mounts.of_device(device.disk.number):
                     await self._devices.check(device)

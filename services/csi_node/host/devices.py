@@ -83,12 +83,18 @@ class Devices:
         Raises Unavailable after the time-out with both sizes.
         """
 
+        asked = False
+
         async def grown() -> Device | None:
-            await self._sysfs.rescan(device.disk)
+            nonlocal asked
             now = self._sysfs.disk(device.disk.name)
             if now is None or now.wwn != device.disk.wwn:
                 raise Unavailable(f"{device.disk} went away while it was waited for to grow")
-            return Device(now, device.node) if now.size_bytes >= size_bytes else None
+            if now.size_bytes >= size_bytes and (asked or size_bytes > 0):
+                return Device(now, device.node)
+            asked = True
+            await self._sysfs.rescan(now)
+            return await grown() if size_bytes == 0 else None
 
         def too_small() -> str:
             now = self._sysfs.disk(device.disk.name)

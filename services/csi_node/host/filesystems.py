@@ -19,7 +19,7 @@ MKFS_TIMEOUT_S = 900.0
 FSCK_TIMEOUT_S = 3600.0
 GROW_TIMEOUT_S = 900.0
 
-# e2fsck(8): 1 corrected, 2 corrected and a reboot is wanted (only for a mounted root), 4 left uncorrected; more: failed.
+# e2fsck(8): 1 corrected, 2 corrected and a reboot is wanted (a mounted root), 4 left uncorrected; more: failed.
 _FSCK_GOOD = (0, 1, 2)
 _FSCK_UNCORRECTED = 4
 
