@@ -1,4 +1,4 @@
-"""The wheel as an image gets it: built here, put into an empty environment with one extra's pins, and asked for help."""
+"""The wheel as an image gets it: built here, put into an empty environment with the pins of one extra, and run."""
 
 import os
 import subprocess
