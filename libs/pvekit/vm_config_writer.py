@@ -1,15 +1,24 @@
-"""skeleton"""
+"""Attaching and detaching volumes: the only writer of VM configs.
+
+Config is not reality: a write that ended well may only wait to be applied, and one that failed may have left part of
+itself behind. So each batch reads, writes with the digest it read, follows the task, reads again, and answers each
+caller from what was seen last. It must not be bypassed: two writers on one VM lose each other's changes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appkit.clock import Clock
+from appkit.errors import Unavailable
 from pvekit.drive_index import DriveIndex
-from pvekit.drives import Drive
+from pvekit.drives import Drive, scsi_slot
 from pvekit.inventory import Inventory
 from pvekit.locator import Locator
 from pvekit.metrics import PveMetrics
 from pvekit.tasks import Tasks
+from pvekit.vm_batch import Tools
+from pvekit.vm_batches import VmBatches
+from pvekit.vm_config_plan import Wish
 from pvekit.vms import Vms
 
 
@@ -17,7 +26,7 @@ from pvekit.vms import Vms
 class Attachment:
     """A volume that was seen live in a VM: `key` "scsi7", `slot` 7, `drive` as the config has it.
 
-    `already` says that nothing had to be written. The drive's options are those it was attached with.
+    `already` says that nothing had to be written; the drive's options are then those it was attached with.
     """
 
     vmid: int
@@ -29,7 +38,15 @@ class Attachment:
 
 
 class VmConfigWriters:
-    """Attaches and detaches volumes; one writer per VM, which serialises and coalesces."""
+    """One writer per VM of a region. It serialises, and puts all that waits into one write.
+
+    Foreground requests: 3 for one change (pending, config, pending), 1 when nothing is to be done; task polls come on
+    top. n changes that wait together cost 1 write. With k bad ones among them the others still come true: at most
+    2 + k writes when the server names the bad ones, else at most 2 + 2 * k * ceil(log2 n); 2 more for each slot that
+    QEMU itself refuses, 1 more for each unplug that is tried again.
+
+    A caller that is cancelled hurts nobody: a write that was sent is followed to its end.
+    """
 
     def __init__(
         self,
@@ -42,16 +59,51 @@ class VmConfigWriters:
         clock: Clock,
         metrics: PveMetrics,
     ) -> None:
-        raise NotImplementedError
+        self._region = region
+        self._tools = Tools(region, vms, tasks, locator, inventory, drives, clock)
+        self._metrics = metrics
+        self._writers: dict[int, VmBatches] = {}
+        self._closed = False
 
     async def attach(self, vmid: int, volid: str, options: Mapping[str, str]) -> Attachment:
-        """Make a volume a live drive of a VM. 3 requests, 1 when it is one already."""
-        raise NotImplementedError
+        """Make a volume a live drive of a VM, in the lowest free slot of scsi1..30.
+
+        Answers only when GET pending shows the drive there with nothing waiting. A volume that is a live drive already
+        stays as it is. Whether another VM has it is not looked at (`DriveIndex.holders` is the caller's to ask).
+
+        Raises NotFound (no such VM, proved; or no such volume), ResourceExhausted (no free slot), FailedPrecondition
+        (the VM's hotplug or scsihw setting, named; or the storage is not on its host), Denied, Pending (locked, or an
+        earlier change still runs), Unavailable. Needs VM.Audit and VM.Config.Disk on the VM, and the volume's rights.
+        """
+        if volid.partition(":")[2] == "" or "," in volid:
+            raise ValueError(f"not a volume id: {volid!r}")
+        with self._metrics.operation("attachVolume"):
+            seen = await self._writer(vmid).fulfil(Wish(attach=True, volid=volid, options=dict(options)))
+        key = seen.keys[0]
+        drive = seen.config.drives()[key]
+        return Attachment(vmid, seen.node, key, scsi_slot(key) or 0, drive, already=not seen.written)
 
     async def detach(self, vmid: int, volid: str) -> bool:
-        """Take a volume from a VM; False when it (or the VM, proved) was not there. 3 requests, 1 when already gone."""
-        raise NotImplementedError
+        """Take a volume from a VM; False when it was not there, or when the VM is proved not to exist.
+
+        Answers only when GET pending shows no trace of it; `unusedN` entries do not count. An unplug that the guest
+        does not finish is tried once more, then raises HotplugFailed (Unavailable) with Proxmox VE's text, and its slot
+        is not filled again until the VM was restarted or its guest was seen to answer.
+
+        Raises FailedPrecondition (hotplug setting, protection), Denied, Pending, Unavailable. Needs VM.Audit and
+        VM.Config.Disk on the VM.
+        """
+        with self._metrics.operation("detachVolume"):
+            return (await self._writer(vmid).fulfil(Wish(attach=False, volid=volid))).written
 
     async def aclose(self) -> None:
-        """Wait for writes under way; refuse new ones."""
-        raise NotImplementedError
+        """Refuse new changes and wait for those under way."""
+        self._closed = True
+        for writer in tuple(self._writers.values()):
+            await writer.wait_idle()
+
+    def _writer(self, vmid: int) -> VmBatches:
+        if self._closed:
+            raise Unavailable("shutting down")
+        self._writers = {known: writer for known, writer in self._writers.items() if known == vmid or writer.in_use}
+        return self._writers.setdefault(vmid, VmBatches(vmid, self._tools))

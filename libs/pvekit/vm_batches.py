@@ -1,0 +1,406 @@
+"""The queue of one VM's config changes: takes all that wait, and makes them true together.
+
+Knows the order read → write → follow → read, which failures are worth another attempt, and how a bad member of a
+batch is found. What a write must hold is `vm_config_plan`'s, whom an error is about is `blame`'s.
+"""
+
+import asyncio
+import contextvars
+import re
+
+from appkit.backoff import Backoff
+from appkit.errors import DriverError, NotFound, Unavailable
+from appkit.logs import get_logger
+from pvekit.api_path import api_path
+from pvekit.blame import blamed, text_for
+from pvekit.errors import (
+    Call,
+    DigestMismatch,
+    HotplugFailed,
+    LockTimeout,
+    NoQuorum,
+    NotImplementedHere,
+    PveError,
+    PveUnknownOutcome,
+    PveUnreachable,
+    TaskTimeout,
+    TaskUnknown,
+    VmLocked,
+    VmNotHere,
+)
+from pvekit.presence import Absent, Present, Unknown
+from pvekit.purpose import purpose
+from pvekit.slot_quarantine import SlotQuarantine
+from pvekit.upid import Upid
+from pvekit.vm_batch import Batch, Member, Seen, Tools
+from pvekit.vm_config import VmConfig
+from pvekit.vm_config_plan import Plan, Wish, make_plan, traces, why_waiting
+
+_log = get_logger(__name__)
+
+_ATTEMPTS = 5
+"""How often a batch begins anew because the config changed, the VM moved, a lock was held or an answer was lost."""
+_OTHER_SLOTS = 2
+_UNPLUG_TRIES = 2
+_FOLLOW_S = 30.0
+_FOLLOW_S_PER_UNPLUG = 4.0
+_LOOK_S = 5.0
+"""A task may look like running long after it ended (recorded, 9.2): now and then the config itself is asked."""
+
+_AGAIN = (DigestMismatch, LockTimeout, PveUnknownOutcome, TaskUnknown, VmNotHere)
+_WHOLE = (VmLocked, NoQuorum, PveUnreachable, NotImplementedHere)
+# QEMU kept an object of an earlier drive in this slot: every plug into it fails, into another it does not.
+_SLOT_SPOILT = re.compile(r"duplicate", re.IGNORECASE)
+
+
+class _GoneError(Exception):
+    """The VM is proved not to exist."""
+
+
+class VmBatches:
+    """One VM's queue. `fulfil` may be called any number of times at once."""
+
+    def __init__(self, vmid: int, tools: Tools) -> None:
+        self._vmid = vmid
+        self._tools = tools
+        self._name = f"VM {vmid} of region {tools.region}"
+        self._queue: list[Member] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._quarantine = SlotQuarantine(vmid, tools.inventory, tools.clock.monotonic)
+        self._readings = 0
+        self._running: Upid | None = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether this object works, or remembers something that the next change must know."""
+        return self._worker is not None or self._running is not None or bool(self._quarantine.keys())
+
+    async def fulfil(self, wish: Wish) -> Seen:
+        """Wait until the wish was seen to be true; raises why not. Cancelling the caller leaves the batch alone."""
+        waiter: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
+        same = next((member for member in self._queue if member.wish == wish and not member.abandoned), None)
+        if same is None:
+            self._queue.append(Member(wish, self._readings, [waiter]))
+        else:
+            same.joined = self._readings
+            same.waiters.append(waiter)
+        if self._worker is None:
+            # A context of its own: the work is for all who wait, not only for whoever came first.
+            self._worker = asyncio.get_running_loop().create_task(
+                self._work(), name=f"config of {self._name}", context=contextvars.Context()
+            )
+        return await waiter
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is under way."""
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                await self._work_once()
+        finally:
+            self._worker = None
+
+    async def _work_once(self) -> None:
+        batch = Batch(Backoff(0.1, 2.0, 3.0).delays())
+        try:
+            await self._run(batch)
+            await self._clean_up(batch)
+        except _GoneError as gone:
+            self._resolve_gone(self._left(batch), str(gone))
+        except DriverError as error:
+            self._left(batch).give_up(error)
+        except Exception as error:  # noqa: BLE001 - a bug of ours; without this its callers would wait for ever
+            _log.exception("config batch failed", extra={"region": self._tools.region, "vmid": self._vmid})
+            self._left(batch).give_up(DriverError(f"config of {self._name}: {type(error).__name__}: {error}"))
+        for member, why in batch.failed:
+            member.fail(why)
+
+    def _left(self, batch: Batch) -> Batch:
+        """The batch with everybody in it whom its trouble concerns: those in the queue, if it had not begun."""
+        if not batch.reading:
+            batch.groups.append(self._take())
+        return batch
+
+    def _take(self) -> list[Member]:
+        """Move from the queue what may be done together: not two opposite wishes for one volume."""
+        taken: dict[str, Member] = {}
+        left: list[Member] = []
+        for member in self._queue:
+            if member.abandoned:
+                continue
+            if taken.setdefault(member.wish.volid, member) is not member:
+                left.append(member)
+        self._queue = left
+        return list(taken.values())
+
+    async def _run(self, batch: Batch) -> None:
+        await self._locate(batch)
+        await self._wait_for_running()
+        await self._read(batch)
+        batch.groups.append(self._take())
+        while batch.groups:
+            group = self._settle(batch, batch.groups.pop(0))
+            if group and self._running is not None:
+                batch.failed += [(member, self._still_running(self._running)) for member in group]
+                continue
+            plan = make_plan(
+                batch.config,
+                [member.wish for member in group],
+                banned=self._quarantine.keys(),
+                discard=[member.wish for member, _ in batch.failed],
+                vm=self._name,
+            )
+            batch.failed += [(member, plan.refused[member.wish]) for member in group if member.wish in plan.refused]
+            group = [member for member in group if member.wish not in plan.refused]
+            if not group:
+                continue
+            batch.groups.insert(0, group)
+            if plan.empty:
+                # True already, but asked for after this reading had begun: another one must say so.
+                await self._read(batch)
+            else:
+                await self._attempt(batch, plan)
+
+    async def _attempt(self, batch: Batch, plan: Plan) -> None:
+        """Write the first group and judge what came of it; what has to be tried again stays first."""
+        group = batch.groups[0]
+        began_at, before, refusal = self._tools.clock.monotonic(), batch.config, None
+        try:
+            await self._write(batch, group, plan)
+        except _WHOLE as error:
+            batch.give_up(error)
+            return
+        except _AGAIN as error:
+            await self._begin_anew(batch, error)
+            return
+        except TaskTimeout:
+            await self._read(batch)
+            return
+        except PveError as error:
+            refusal = error
+        await self._read(batch)
+        rest = self._settle(batch, batch.groups.pop(0))
+        if refusal is None:
+            self._judge_unplugs(batch, plan, before, began_at)
+            again = [member for member in rest if self._has_moved(batch, plan, member)]
+            if again:
+                batch.groups.insert(0, again)
+        elif rest:
+            self._judge_refusal(batch, plan, rest, refusal)
+
+    def _judge_refusal(self, batch: Batch, plan: Plan, rest: list[Member], refusal: PveError) -> None:
+        """Give up who is to blame; if the server names nobody, try each half."""
+        guilty = set(blamed(refusal, {member.wish: plan.keys[member.wish] for member in rest}))
+        if not guilty:
+            half = len(rest) // 2
+            batch.groups[:0] = [rest[:half], rest[half:]]
+            return
+        again = []
+        for member in rest:
+            if member.wish not in guilty or self._may_try_again(plan, member, refusal):
+                again.append(member)
+            else:
+                batch.failed.append((member, _said_of(refusal, plan.keys[member.wish])))
+        if again:
+            batch.groups.insert(0, again)
+
+    def _may_try_again(self, plan: Plan, member: Member, refusal: PveError) -> bool:
+        if not isinstance(refusal, HotplugFailed):
+            return False
+        keys = plan.keys[member.wish]
+        unplugged = [key for key in keys if key in plan.deletes]
+        for key in unplugged:
+            self._quarantine.add(key)
+        if unplugged:
+            member.unplugs_failed += 1
+            return member.unplugs_failed < _UNPLUG_TRIES
+        if _SLOT_SPOILT.search(text_for(refusal, keys)):
+            for key in keys:
+                self._quarantine.add(key, until_restart=True)
+            member.slots_spoilt += 1
+            return member.slots_spoilt <= _OTHER_SLOTS
+        return False
+
+    def _judge_unplugs(self, batch: Batch, plan: Plan, before: VmConfig, began_at: float) -> None:
+        """After a write that ended well: what its unplugs tell of the guest."""
+        if not before.hotplugs_disks:
+            return
+        unfinished = [key for key in plan.deletes if key in before.deletes]
+        for key in unfinished:
+            self._quarantine.add(key)
+        gone = plan.deletes and not batch.config.deletes.intersection(plan.deletes)
+        if gone and not unfinished and before.scsi_controller == "virtio-scsi-single":
+            self._quarantine.guest_answered(began_at)
+
+    def _has_moved(self, batch: Batch, plan: Plan, member: Member) -> bool:
+        """Whether a wish that is not true yet got nearer by a write that ended well; what stays waiting has failed."""
+        found = traces(batch.config, member.wish.volid)
+        stuck = set(plan.keys[member.wish]).intersection((*found.waiting, *found.leaving))
+        member.rounds += 1
+        if not stuck and member.rounds < _ATTEMPTS:
+            return True
+        error = why_waiting(batch.config, member.wish, self._name) or Unavailable(
+            f"{member.wish.volid}: the change of {self._name} was stored, but still waits to be applied"
+        )
+        batch.failed.append((member, error))
+        return False
+
+    def _settle(self, batch: Batch, group: list[Member]) -> list[Member]:
+        """Answer the members whose wish this reading shows to be true; the others."""
+        rest = []
+        for member in group:
+            if member.wish.done(batch.config) and (member.written or batch.reading > member.joined):
+                keys = traces(batch.config, member.wish.volid).live
+                member.succeed(Seen(batch.node, batch.config, keys, member.written))
+            else:
+                rest.append(member)
+        return rest
+
+    async def _locate(self, batch: Batch, *, fresh: bool = False) -> None:
+        match await self._tools.locator.find(self._vmid, fresh=fresh):
+            case Present(ref):
+                batch.node = ref.node
+            case Absent(proof):
+                raise _GoneError(proof)
+            case Unknown(reason):
+                raise Unavailable(f"{self._name} cannot be found: {reason}")
+
+    async def _read(self, batch: Batch) -> None:
+        for last in (False, False, True):
+            self._readings += 1
+            number = self._readings
+            try:
+                config = await self._tools.vms.pending(batch.node, self._vmid)
+            except VmNotHere:
+                if last:
+                    raise
+                await self._locate(batch, fresh=True)
+            else:
+                self._tools.drives.note(self._vmid, batch.node, config)
+                batch.config, batch.reading = config, number
+                return
+
+    async def _begin_anew(self, batch: Batch, error: PveError) -> None:
+        """After a change, a move or a lost answer: read again and go on from there, a limited number of times."""
+        batch.restarts += 1
+        await self._tools.clock.sleep(next(batch.delays))
+        if isinstance(error, VmNotHere):
+            await self._locate(batch, fresh=True)
+        await self._read(batch)
+        if batch.restarts >= _ATTEMPTS:
+            batch.groups = [rest for group in batch.groups if (rest := self._settle(batch, group))]
+            batch.give_up(error)
+
+    async def _write(self, batch: Batch, group: list[Member], plan: Plan) -> None:
+        for member in group:
+            member.written = member.written or bool(plan.keys[member.wish])
+        upid = await self._tools.vms.submit(
+            batch.node,
+            self._vmid,
+            plan.changes,
+            delete=plan.deletes,
+            revert=plan.reverts,
+            digest=batch.config.digest,
+        )
+        if upid is None:
+            return
+        self._running = upid
+        try:
+            await self._follow(batch, group, plan, upid)
+        except TaskTimeout:
+            raise
+        except BaseException:
+            self._running = None
+            raise
+        self._running = None
+
+    async def _follow(self, batch: Batch, group: list[Member], plan: Plan, upid: Upid) -> None:
+        clock = self._tools.clock
+        deadline = clock.monotonic() + _FOLLOW_S + _FOLLOW_S_PER_UNPLUG * len(plan.deletes)
+        while True:
+            left_s = deadline - clock.monotonic()
+            try:
+                await self._tools.tasks.wait(upid, timeout_s=min(_LOOK_S, left_s))
+                return
+            except TaskTimeout:
+                if left_s <= _LOOK_S:
+                    raise
+            if group and await self._looks_done(batch, group):
+                return
+
+    async def _looks_done(self, batch: Batch, group: list[Member]) -> bool:
+        try:
+            with purpose("poll"):
+                config = await self._tools.vms.pending(batch.node, self._vmid)
+        except DriverError:
+            return False
+        return all(member.wish.done(config) for member in group)
+
+    async def _wait_for_running(self) -> None:
+        """A change that was still running when its callers were told so: nothing new before its end is known."""
+        if self._running is None:
+            return
+        try:
+            await self._tools.tasks.wait(self._running, timeout_s=_LOOK_S)
+        except TaskTimeout:
+            return
+        except DriverError as error:
+            _log.info("earlier config change ended", extra={"vmid": self._vmid, "error": str(error)})
+        self._running = None
+
+    def _still_running(self, upid: Upid) -> TaskTimeout:
+        return TaskTimeout(
+            f"an earlier change of {self._name} still runs",
+            call=Call(self._tools.region, "POST", api_path("nodes", upid.node, "qemu", self._vmid, "config")),
+            upid=str(upid),
+        )
+
+    async def _clean_up(self, batch: Batch) -> None:
+        """Take back what waits for wishes that failed: it would come true at the VM's next start, unasked."""
+        discard = [member.wish for member, _ in batch.failed]
+        while self._running is None:
+            plan = make_plan(batch.config, [], banned=(), discard=discard, vm=self._name)
+            if plan.empty:
+                return
+            try:
+                await self._write(batch, [], plan)
+                return
+            except (*_AGAIN, TaskTimeout) as error:
+                if batch.restarts >= _ATTEMPTS:
+                    self._log_left(plan, error)
+                    return
+                await self._begin_anew(batch, error)
+            except DriverError as error:
+                self._log_left(plan, error)
+                return
+
+    def _log_left(self, plan: Plan, error: DriverError) -> None:
+        _log.warning(
+            "waiting config entries not reverted",
+            extra={"region": self._tools.region, "vmid": self._vmid, "keys": plan.reverts, "error": str(error)},
+        )
+
+    def _resolve_gone(self, batch: Batch, proof: str) -> None:
+        """No VM: everything is detached from it, and nothing can be attached."""
+        nothing = VmConfig.parse([])
+        for group in batch.groups:
+            for member in group:
+                if member.wish.attach:
+                    batch.failed.append((member, NotFound(f"{self._name} does not exist ({proof})")))
+                else:
+                    member.succeed(Seen("", nothing, (), member.written))
+        batch.groups.clear()
+
+
+def _said_of(refusal: PveError, keys: tuple[str, ...]) -> PveError:
+    """The refusal as far as it is about these keys."""
+    if not isinstance(refusal, HotplugFailed):
+        return refusal
+    own = HotplugFailed(
+        text_for(refusal, keys), call=refusal.call, status=refusal.status, reason=refusal.reason, upid=refusal.upid
+    )
+    own.texts = {key: why for key, why in refusal.texts.items() if key in keys}
+    return own
