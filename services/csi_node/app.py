@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import httpx
 from grpc.aio import Server
 
 from appkit.clock import SystemClock
@@ -23,7 +22,7 @@ from csi_node.host.sysfs import Sysfs
 from csi_node.host.uevents import kernel_waker
 from csi_node.kube_access import find_access
 from csi_node.operations import Operations
-from csi_node.own_node import OwnNode
+from csi_node.own_node import OwnNode, Transport
 from csi_node.publishing import Publishing
 from csi_node.servicer import NodeServicer
 from csi_node.settings import NodeSettings
@@ -140,7 +139,7 @@ def build(
     env: Mapping[str, str],
     runner: Runner | None = None,
     kernel: Kernel | None = None,
-    kube_transport: httpx.AsyncBaseTransport | None = None,
+    kube_transport: Transport | None = None,
 ) -> App:
     """Build the service. `runner` and `kernel` are the machine it works on, this one unless others are given."""
     runner = runner or ProcessRunner()

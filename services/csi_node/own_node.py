@@ -13,12 +13,14 @@ from csi_node.kube_access import KubeAccess
 
 TIMEOUT_S = 10.0
 
+Transport = httpx.AsyncBaseTransport
+
 
 class OwnNode:
     """Reads the Node named `name`. `access` is asked each time; `transport` is the seam for tests."""
 
     def __init__(
-        self, name: str, access: Callable[[], KubeAccess], *, transport: httpx.AsyncBaseTransport | None = None
+        self, name: str, access: Callable[[], KubeAccess], *, transport: Transport | None = None
     ) -> None:
         self._name = name
         self._access = access
