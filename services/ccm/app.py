@@ -6,11 +6,13 @@ new work, what runs is finished, the Lease is released.
 
 import asyncio
 import contextlib
+import math
 import socket
 import ssl
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 from prometheus_client import CollectorRegistry
@@ -18,7 +20,6 @@ from prometheus_client import CollectorRegistry
 from appkit.background import Background
 from appkit.backoff import Backoff
 from appkit.clock import Clock, SystemClock
-from appkit.errors import Unavailable
 from appkit.health import Health, serve_http
 from appkit.logs import get_logger
 from appkit.metrics import Metrics, service_registry
@@ -45,7 +46,7 @@ _RETRY = Backoff(first_s=1.0, factor=2.0, max_s=120.0)
 _FIRST_LISTS_S = 10.0
 _DRAIN_S = 15.0
 _FLUSH_S = 2.0
-_HEALTH_S = 5.0
+_HEALTH_S = 1.0
 _STALE_LIST_S = 60.0
 _STALE_WATCH_S = 150.0
 
@@ -104,7 +105,7 @@ class App:
 
     async def _work(self, background: Background, stop: asyncio.Event) -> None:
         """Run the queue until `stop`, then finish the Nodes that are being worked on."""
-        await self._first_lists()
+        await self._first_lists(stop)
         working = asyncio.create_task(self.queue.run(), name="node queue")
         self.metrics.controller_runs("cloud-node", runs=True)
         try:
@@ -118,24 +119,25 @@ class App:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
 
-    async def _first_lists(self) -> None:
-        regions = self.clusters.regions()
-        waits = (region.inventory.wait_ready(_FIRST_LISTS_S) for region in regions)
-        for region, outcome in zip(regions, await asyncio.gather(*waits, return_exceptions=True), strict=True):
-            if isinstance(outcome, Unavailable):
-                _log.warning("no VM list yet: %s", outcome, extra={"region": region.name})
-            elif outcome is not None:
-                raise outcome
+    async def _first_lists(self, stop: asyncio.Event) -> None:
+        """Wait for each region's first list, or for its failure, which its inventory logs."""
+        lists = asyncio.gather(
+            *(region.inventory.refresh() for region in self.clusters.regions()), return_exceptions=True
+        )
+        waits: set[asyncio.Future[Any]] = {lists, asyncio.ensure_future(stop.wait())}
+        await asyncio.wait(waits, timeout=_FIRST_LISTS_S, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
     async def _watch_health(self) -> None:
         while True:
             age_s = self.nodes.age_s()
-            fresh = age_s < _STALE_WATCH_S
-            self.health.set("controllers", fresh, "" if fresh else f"Nodes last seen {age_s:.0f} s ago")
+            self.health.set("controllers", age_s < _STALE_WATCH_S, _stale("Nodes", age_s))
             for region in self.clusters.regions():
-                age_s = region.inventory.age_s()
-                fresh = age_s < _STALE_LIST_S
-                self.health.set(f"proxmox {region.name}", fresh, "" if fresh else f"VMs last listed {age_s:.0f} s ago")
+                age_s, trouble = region.inventory.age_s(), region.inventory.trouble
+                reason = str(trouble) if trouble else _stale("VMs", age_s)
+                self.health.set(f"proxmox {region.name}", age_s < _STALE_LIST_S, reason)
             await self.session.clock.sleep(_HEALTH_S)
 
 
@@ -144,17 +146,19 @@ async def build(
     *,
     clock: Clock | None = None,
     transport_for: Callable[[ClusterSettings], httpx.AsyncBaseTransport] | None = None,
+    kube: KubeSession | None = None,
 ) -> App:
     """All objects of a process; reads the kubeconfig, sends nothing. Raises SettingsError for a kubeconfig it cannot
     use.
 
-    `transport_for` replaces the connections to Proxmox VE, for a simulator in the same process.
+    `transport_for` and `kube` replace the connections to Proxmox VE and to the API server, for simulators in the same
+    process.
     """
     settings, cloud, clock = loaded.settings, loaded.cloud, clock or SystemClock()
     registry = service_registry("ccm")
     metrics = Metrics(registry)
     kube_metrics, pve_metrics, ccm_metrics = KubeMetrics(metrics), PveMetrics(metrics), CcmMetrics(metrics)
-    session = await connect(settings.kube, metrics=kube_metrics, clock=clock)
+    session = kube or await connect(settings.kube, metrics=kube_metrics, clock=clock)
     clusters = Clusters.build(
         cloud, transport_for=transport_for, clock=clock, metrics=pve_metrics, user_agent="pvecloud-ccm",
         storages=False, drives=False,
@@ -210,3 +214,7 @@ def pages(settings: CcmSettings) -> list[tuple[str, ssl.SSLContext | None]]:
             (f"{host}:{settings.secure_port}", server_tls(settings.tls_cert_file, settings.tls_private_key_file))
         )
     return found
+
+
+def _stale(what: str, age_s: float) -> str:
+    return f"{what} not listed yet" if age_s == math.inf else f"{what} last listed {age_s:.0f} s ago"

@@ -116,11 +116,11 @@ class InstanceFinder:
             if search.found:
                 return _choose(search)
         nameless = [str(each) for each in machines if not each.entry.name]
-        if search.doubts or nameless:
-            hidden = search.doubts + (
-                [f"not named yet, or their host is silent: {_listed(nameless)}"] if nameless else []
-            )
-            return Unreachable(f"{_not_found(identity, machines, search)}; could not be told: {'; '.join(hidden)}")
+        if nameless:
+            search.doubts.append(f"not named yet, or on a silent host: {_listed(nameless)}")
+        if search.doubts:
+            others = [f"apart from that, {_not_found(identity, machines, search)}"] if machines else []
+            return Unreachable("; ".join(search.doubts + others))
         limits = [await self._visibility.limits(region) for region in self._clusters.regions()]
         return NoInstance("; ".join([_not_found(identity, machines, search), *filter(None, limits)]))
 
