@@ -1,0 +1,84 @@
+"""Growing a volume while a VM has it. Proxmox VE grows drives of VMs, not volumes as such.
+
+Must not shrink, and must not report a size that the VM's config does not show.
+"""
+
+from appkit.errors import FailedPrecondition, OutOfRange, Unavailable
+from appkit.locks import KeyedLock
+from csi_controller import guard
+from csi_controller.sizes import SizeRange, smallest_size
+from csi_controller.whereabouts import Place
+from csikit.handles import VolumeHandle
+from pvekit.clusters import Clusters
+from pvekit.drive_index import Holder
+from pvekit.drives import Drive
+from pvekit.vm_config import VmConfig
+
+
+class Expansion:
+    """Grows attached volumes; one after the other in each VM, since each one changes the config's digest."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+        self._vm_locks = KeyedLock()
+
+    async def expand(self, handle: VolumeHandle, wanted: SizeRange) -> int:
+        """Grow to the smallest size that satisfies `wanted`; the size afterwards. Three foreground requests, one if
+        it is large enough already.
+
+        Raises NotFound (proved), FailedPrecondition (attached nowhere), OutOfRange.
+        """
+        place = Place.of(self._clusters, handle)
+        holders = [holder for holder in await guard.users(place) if holder.state == "live"]
+        if not holders:
+            return await self._detached(place, wanted)
+        if len({holder.vmid for holder in holders}) > 1:
+            raise FailedPrecondition(f"volume {place.volid} is attached to {guard.describe(place, holders)} at once")
+        async with self._vm_locks.hold((place.region.name, holders[0].vmid)):
+            return await self._attached(place, holders[0], wanted)
+
+    async def _attached(self, place: Place, holder: Holder, wanted: SizeRange) -> int:
+        vm = await place.region.locator.get(holder.vmid)
+        config = await self._read(place, vm.node, vm.vmid)
+        key, drive = _find_drive(place, config, holder)
+        size_bytes = drive.size_bytes or 0
+        if (target_bytes := _target(place, wanted, size_bytes)) is None:
+            return size_bytes
+        await place.region.vms.resize(vm.node, vm.vmid, key, target_bytes, config.digest)
+        _, drive = _find_drive(place, await self._read(place, vm.node, vm.vmid), holder)
+        if not drive.size_bytes or drive.size_bytes < target_bytes:
+            raise Unavailable(
+                f"volume {place.volid} was grown to {target_bytes} bytes, but the config of VM {vm.vmid} still says "
+                f"{drive.size_bytes}; call again"
+            )
+        return drive.size_bytes
+
+    async def _read(self, place: Place, host: str, vmid: int) -> VmConfig:
+        config = await place.region.vms.pending(host, vmid)
+        place.region.drives.note(vmid, host, config)
+        return config
+
+    async def _detached(self, place: Place, wanted: SizeRange) -> int:
+        info = await place.region.storage.info(await place.find_host(), place.volid)
+        if _target(place, wanted, info.size_bytes) is None:
+            return info.size_bytes
+        raise FailedPrecondition(
+            f"volume {place.volid} is attached to no VM; Proxmox VE grows a disk only in a VM: start a Pod that uses "
+            "the claim, and it is grown then (online expansion)"
+        )
+
+
+def _target(place: Place, wanted: SizeRange, size_bytes: int) -> int | None:
+    """The size to grow to; None when `size_bytes` satisfies the request. Raises OutOfRange."""
+    if wanted.holds(size_bytes):
+        return None
+    if size_bytes > wanted.required_bytes:
+        raise OutOfRange(f"volume {place.volid} has {size_bytes} bytes, more than limit_bytes {wanted.limit_bytes}")
+    return smallest_size(wanted, step_bytes=place.kind.step_bytes, fs_type="")
+
+
+def _find_drive(place: Place, config: VmConfig, holder: Holder) -> tuple[str, Drive]:
+    for key, drive in config.drives().items():
+        if drive.volid == place.volid and key not in config.deletes:
+            return key, drive
+    raise Unavailable(f"volume {place.volid} is no longer live in VM {holder.vmid}; call again")
