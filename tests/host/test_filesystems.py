@@ -9,7 +9,8 @@ import pytest
 
 from appkit.errors import AlreadyExists, Corrupt, FailedPrecondition, NotFound, Unavailable
 from csi_node.host.signatures import UNFINISHED_LABEL
-from tests.host.machine import MIB, Machine
+from tests.fakes.node_calls import MIB
+from tests.host.machine import Machine
 
 
 def _run(*argv: object) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from appkit.errors import AlreadyExists, FailedPrecondition
-from tests.host.machine import MIB, Machine
+from tests.fakes.node_calls import MIB
+from tests.host.machine import Machine
 
 
 def _mount_options() -> dict[Path, list[str]]:

@@ -112,9 +112,13 @@ def _judge(tags: dict[str, str], head: bytes, tail: bytes) -> Content:
         if (fs_type == "ext4" and tags.get("LABEL") == UNFINISHED_LABEL) or (fs_type == "xfs" and _in_progress(head)):
             return Unfinished(fs_type)
         return Filesystem(fs_type, filesystem_size(fs_type, head))
-    if any(head[:_HEAD_BYTES]):
+    if not _is_zero(head[:_HEAD_BYTES]):
         return Foreign("data that no known format explains in its first 2 KiB")
-    return Blank(leftovers=any(head) or any(tail))
+    return Blank(leftovers=not _is_zero(head + tail))
+
+
+def _is_zero(content: bytes) -> bool:
+    return content.count(0) == len(content)
 
 
 def _in_progress(head: bytes) -> bool:
