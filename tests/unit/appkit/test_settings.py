@@ -27,7 +27,7 @@ class Network(Settings):
 class Example(Settings):
     clusters: tuple[Cluster, ...] = ()
     network: Network = Network()
-    controller_vm_id: int = Field(0, validation_alias=AliasChoices("controllerVmID", "controllerVMID"))
+    controller_vm_id: int = Field(default=0, validation_alias=AliasChoices("controllerVmID", "controllerVMID"))
     log_level: str = "info"
     password: SecretStr | None = None
 
@@ -172,7 +172,7 @@ def test_secrets_that_were_loaded_are_masked_in_logs(tmp_path: Path) -> None:
 
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        Example().log_level = "x"  # type: ignore[misc]
+        Example().log_level = "x"
 
 
 def test_yaml_knows_no_objects_and_keeps_merge_keys() -> None:
