@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import httpx
 
@@ -19,6 +20,9 @@ from pvekit.storage import Storage
 from pvekit.tasks import Tasks
 from pvekit.vm_config_writer import VmConfigWriters
 from pvekit.vms import Vms
+
+TransportFor: TypeAlias = Callable[[ClusterSettings], httpx.AsyncBaseTransport]
+"""Replaces the network, for each cluster: tests."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Clusters:
         cls,
         config: CloudConfig,
         *,
-        transport_for: Callable[[ClusterSettings], httpx.AsyncBaseTransport] | None = None,
+        transport_for: TransportFor | None = None,
         clock: Clock,
         metrics: PveMetrics,
         user_agent: str = "pvecloud",

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 import grpc
-from httpx import AsyncBaseTransport
 
 from appkit.background import Background
 from appkit.clock import Clock, SystemClock
@@ -32,9 +30,8 @@ from csikit.status import StatusTable
 from kubekit.informer import Informer
 from kubekit.metrics import KubeMetrics
 from kubekit.sessions import KubeSession, connect
-from pvekit.clusters import Clusters
+from pvekit.clusters import Clusters, TransportFor
 from pvekit.metrics import PveMetrics
-from pvekit.settings import ClusterSettings
 
 SERVICE: Final = "csi-controller"
 
@@ -164,7 +161,7 @@ async def build(
     loaded: Loaded,
     *,
     clock: Clock | None = None,
-    transport_for: Callable[[ClusterSettings], AsyncBaseTransport] | None = None,
+    transport_for: TransportFor | None = None,
     kube: KubeSession | None = None,
 ) -> App:
     """All objects of a process; reads the kubeconfig, sends nothing. Raises SettingsError for one it cannot use.

@@ -19,7 +19,7 @@ _IN_USE = ("live", "pending")
 
 
 async def users(place: Place) -> list[Holder]:
-    """References by which a guest has the volume, or will have it. No foreground request. Raises Denied, Unavailable."""
+    """References by which a guest has the volume, or soon will. No foreground request; raises what the index raises."""
     found = await place.region.drives.holders(place.volid, max_age_s=ATTACH_MAX_AGE_S, nodes=place.vm_hosts)
     return [holder for holder in found if holder.state in _IN_USE]
 
