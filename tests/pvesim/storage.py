@@ -1,0 +1,191 @@
+"""The storages of the cluster and the volumes on them: find, allocate, free, grow, copy.
+
+Must not check permissions (handlers do) and must not know VM configurations.
+"""
+
+from collections.abc import Iterator
+
+from tests.pvesim.blocks import BlockBackend
+from tests.pvesim.clock import SimClock
+from tests.pvesim.errors import ApiError, die
+from tests.pvesim.plugins import PLUGINS, ParsedName, Plugin, free_number, round_up
+from tests.pvesim.state import Storage, Volume
+
+
+class Storages:
+    """storage.cfg and what lies on it."""
+
+    def __init__(self, clock: SimClock, blocks: BlockBackend) -> None:
+        self._clock = clock
+        self._blocks = blocks
+        self.definitions: dict[str, Storage] = {}
+        self.volumes: dict[tuple[str, str, str], Volume] = {}
+        # Storages whose lock someone holds: allocation and deletion time out after 10 s.
+        self.locked: set[str] = set()
+
+    def find(self, storage_id: str) -> Storage | None:
+        """The definition, if any."""
+        return self.definitions.get(storage_id)
+
+    def get(self, storage_id: str) -> Storage:
+        """The definition; 500 as Proxmox VE says it."""
+        storage = self.definitions.get(storage_id)
+        if storage is None:
+            raise die(f"storage '{storage_id}' does not exist")
+        return storage
+
+    def get_usable(self, storage_id: str, node: str) -> Storage:
+        """A definition that is enabled and on this node."""
+        storage = self.get(storage_id)
+        if not storage.is_on(node):
+            raise die(f"storage '{storage_id}' is not available on node '{node}'")
+        if storage.disabled:
+            raise die(f"storage '{storage_id}' is disabled")
+        return storage
+
+    def activate(self, storage_id: str, node: str) -> Storage:
+        """Usable and mounted."""
+        storage = self.get_usable(storage_id, node)
+        if storage.unmounted:
+            path = plugin_of(storage).base_path(storage)
+            raise die(
+                f"unable to activate storage '{storage_id}' - directory is expected to be a mount point but is not "
+                f"mounted: '{path}'"
+            )
+        return storage
+
+    def split(self, volid: str) -> tuple[Storage, str]:
+        """(storage, name) of a volume id; 500 for an unknown storage or no volume id at all."""
+        storage_id, colon, name = volid.partition(":")
+        if not colon or not name:
+            raise die(f"unable to parse volume ID '{volid}'")
+        return self.get(storage_id), name
+
+    def parse(self, volid: str) -> ParsedName:
+        """A volume id taken apart by its storage's rules."""
+        storage, name = self.split(volid)
+        return plugin_of(storage).parse(storage, name)
+
+    def owner_of(self, volid: str) -> int | None:
+        """The VM id that owns it by name; None if it cannot be told."""
+        try:
+            return self.parse(volid).owner
+        except ApiError:
+            return None
+
+    def find_volume(self, volid: str, node: str) -> Volume | None:
+        """The volume as this node sees it."""
+        storage_id, _, name = volid.partition(":")
+        storage = self.definitions.get(storage_id)
+        if storage is None:
+            return None
+        return self.volumes.get(self._key(storage, node, name))
+
+    def get_for_attach(self, volid: str, node: str) -> Volume:
+        """The volume, with the texts of activation when something is wrong."""
+        storage, name = self.split(volid)
+        plugin_of(storage).parse(storage, name)
+        self.activate(storage.storage_id, node)
+        volume = self.volumes.get(self._key(storage, node, name))
+        if volume is None:
+            raise plugin_of(storage).attach_missing(storage, name)
+        return volume
+
+    def on(self, storage: Storage, node: str) -> Iterator[Volume]:
+        """The volumes of a storage, as this node sees them."""
+        where = "" if storage.shared else node
+        return (v for (sid, n, _), v in self.volumes.items() if sid == storage.storage_id and n == where)
+
+    def used_bytes(self, storage: Storage, node: str) -> int:
+        """Space taken: what others use, and the volumes (files and thin volumes are sparse)."""
+        thick = storage.type == "lvm"
+        return storage.base_used_bytes + sum(
+            v.size_bytes if thick else v.used_bytes for v in self.on(storage, node) if not v.unlinked
+        )
+
+    def put(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
+        """Record a volume without allocating (worlds are built with it)."""
+        parsed = plugin_of(storage).parse(storage, name)
+        volume = Volume(
+            storage.storage_id, "" if storage.shared else node, name, parsed.owner or 0, fmt, size_bytes,
+            self._clock.time(), content=parsed.content, parent=parsed.base,
+        )  # fmt: skip
+        self.volumes[self._key(storage, node, name)] = volume
+        return volume
+
+    async def allocate(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
+        """A new volume of this exact name."""
+        await self._take_lock(storage)
+        if self._key(storage, node, name) in self.volumes:
+            raise plugin_of(storage).exists_error(storage, name)
+        real_bytes = round_up(size_bytes, plugin_of(storage).size_step_bytes)
+        free_bytes = storage.size_bytes - self.used_bytes(storage, node)
+        if storage.type == "lvm" and real_bytes > free_bytes:
+            raise die(f"not enough free space ({free_bytes} < {real_bytes})")
+        volume = self.put(storage, node, name, real_bytes, fmt)
+        if fmt == "qcow2":
+            volume.used_bytes = 196_608 + (size_bytes >> 13)
+        await self._blocks.allocate(volume)
+        return volume
+
+    async def free(self, volid: str, node: str) -> list[str]:
+        """Delete; the log lines. Missing volumes fail or not by type."""
+        storage, name = self.split(volid)
+        plugin = plugin_of(storage)
+        await self._take_lock(storage)
+        volume = self.volumes.pop(self._key(storage, node, name), None)
+        lines: list[str] = []
+        if volume is None:
+            if plugin.deleting_missing_fails:
+                raise die(plugin.delete_missing(storage, name))
+            lines.append(plugin.delete_missing(storage, name))
+        else:
+            volume.unlinked = True
+            await self._blocks.free(volume)
+        return lines + plugin.removed_lines(storage, name)
+
+    async def grow(self, volume: Volume, size_bytes: int) -> None:
+        """A bigger volume."""
+        storage = self.get(volume.storage)
+        volume.size_bytes = round_up(size_bytes, plugin_of(storage).size_step_bytes)
+        await self._blocks.resize(volume)
+
+    async def copy(self, source: Volume, target: Volume) -> None:
+        """Copy contents."""
+        await self._blocks.copy(source, target)
+
+    async def rename(self, volume: Volume, node: str, name: str) -> None:
+        """Another name, and with it another owner."""
+        storage = self.get(volume.storage)
+        del self.volumes[self._key(storage, node, volume.name)]
+        former, volume.name = volume.name, name
+        volume.owner = plugin_of(storage).parse(storage, name).owner or 0
+        self.volumes[self._key(storage, node, name)] = volume
+        await self._blocks.rename(volume, former)
+
+    def next_disk_name(self, storage: Storage, node: str, vmid: int, fmt: str, kind: str = "vm") -> str:
+        """The name Proxmox VE gives the VM's next own disk."""
+        number = free_number(vmid, [v.name for v in self.on(storage, node)])
+        return plugin_of(storage).disk_name(vmid, kind, number, fmt)
+
+    def path_of(self, volume: Volume) -> str:
+        """The path on the host."""
+        storage = self.get(volume.storage)
+        return plugin_of(storage).path(storage, volume.name)
+
+    async def _take_lock(self, storage: Storage) -> None:
+        if storage.storage_id not in self.locked:
+            return
+        await self._clock.sleep(10)
+        if storage.shared:
+            raise die(f"cfs-lock 'storage-{storage.storage_id}' error: got lock request timeout")
+        raise die(f"can't lock file '/var/lock/pve-manager/pve-storage-{storage.storage_id}' - got timeout")
+
+    @staticmethod
+    def _key(storage: Storage, node: str, name: str) -> tuple[str, str, str]:
+        return storage.storage_id, "" if storage.shared else node, name
+
+
+def plugin_of(storage: Storage) -> Plugin:
+    """The rules of a storage's type; KeyError for a type the simulator does not have."""
+    return PLUGINS[storage.type]
