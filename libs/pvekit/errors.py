@@ -79,7 +79,7 @@ class PveError(DriverError):
         self.reason = reason
         self.upid = upid
         self.call = call
-        super().__init__(self.describe())
+        DriverError.__init__(self, self.describe())
 
     def describe(self) -> str:
         """The text a user reads: the server's words, then which request or task said them."""

@@ -61,7 +61,8 @@ class Wish:
         found = traces(config, self.volid)
         if not self.attach:
             return not found
-        return bool(found.live) and not (found.leaving or found.replaced or found.waiting)
+        on_scsi = found.live and all(scsi_slot(key) is not None for key in found.live)
+        return bool(on_scsi) and not (found.leaving or found.replaced or found.waiting)
 
 
 @dataclass
