@@ -137,8 +137,9 @@ def _mutable_keys() -> list[str]:
 def _parsed(key: str, text: str, problems: list[str]) -> str:
     parameter = _BY_KEY.get(key)
     if parameter is None:
-        near = get_close_matches(key, _BY_KEY, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(_BY_KEY)})"
+        folded = {known.lower(): known for known in _BY_KEY}
+        near = get_close_matches(key.lower(), folded, n=1)
+        hint = f" (did you mean {folded[near[0]]!r}?)" if near else f" (known: {', '.join(_BY_KEY)})"
         problems.append(f"{key!r} is not a parameter of this driver{hint}")
         return text
     try:
