@@ -12,7 +12,7 @@ ARGS ?=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint verify demo test-host test-chart test-guest test-image test-kube test-e2e simulate bench \
+.PHONY: help setup test lint verify demo demo-stop test-host test-chart test-guest test-image test-kube test-e2e simulate bench \
         docs generate requirements format clean
 
 help: ## list the targets
@@ -37,6 +37,9 @@ verify: setup ## generated files, pins, news fragments and the wheel are what th
 
 demo: setup ## the whole slice on this machine, shown step by step (as root: with real disks)
 	@$(PY) -m tests.demo
+
+demo-stop: setup ## end a demo that was left running with KEEP=1
+	@$(PY) -m tests.demo --stop
 
 # A suite whose folder has no tests yet says so and succeeds.
 define suite

@@ -39,9 +39,10 @@ class Screen:
         """One line or paragraph of prose."""
         self._console.print(Text(text, style=style))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, *, good: bool = True) -> None:
         """A finished step: its calls, what they cost, what changed."""
-        self._console.print(Text.assemble(("✓ ", "green"), (step.title, "bold")))
+        mark = ("✓ ", "green") if good else ("✗ ", "bold red")
+        self._console.print(Text.assemble(mark, (step.title, "bold")))
         for call in step.calls:
             self._line("gRPC", call, "cyan")
         if step.requests:
@@ -50,6 +51,10 @@ class Screen:
             self._line("VM config", change, "green" if ": + " in change else "red")
         for fact in step.facts:
             self._line("seen", fact, "")
+
+    def command(self, line: str) -> None:
+        """A line to copy: never wrapped, never styled."""
+        self._console.print(Text(f"  {line}"), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """A small table."""
