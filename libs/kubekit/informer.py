@@ -24,6 +24,8 @@ _log = get_logger(__name__)
 PAGE = 500
 # The server ends the watch after this time; it only bounds how long a connection lives.
 WATCH_S = 290
+# A watch that ends sooner was not one: the server, or a proxy before it, ends them at once.
+LASTING_S = 1.0
 
 _BACKOFF = Backoff(0.5, 2, 30)
 
@@ -133,11 +135,16 @@ class Informer:
             "timeoutSeconds": WATCH_S,
         }
         started = self._session.clock.monotonic()
-        async with aclosing(self._session.watch(self._path, params)) as events:
-            async for event in events:
-                self._apply(event)
-        if self._session.clock.monotonic() - started < 1:
-            # A server, or a proxy before it, that ends watches at once.
+        try:
+            async with aclosing(self._session.watch(self._path, params)) as events:
+                async for event in events:
+                    self._apply(event)
+        finally:
+            lasted = self._session.clock.monotonic() - started >= LASTING_S
+            if lasted:
+                # Only a watch that lives ends the back-off: lists may go well for ever while every watch is refused.
+                self._delays = None
+        if not lasted:
             await self._pause()
 
     def _apply(self, event: dict[str, Any]) -> None:
@@ -156,7 +163,6 @@ class Informer:
     def _confirm(self, version: str) -> None:
         self._version = version or self._version
         self._confirmed_at = self._session.clock.monotonic()
-        self._delays = None
 
     def _notify(self, key: str) -> None:
         for handler in self._handlers:

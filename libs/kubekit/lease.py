@@ -104,11 +104,11 @@ class LeaseHolder:
 
     async def _renew(self) -> None:
         """Renew until that fails for `renew_s`; then, or when another is seen to hold it, raises LeaseLost."""
+        problem = ""
         while True:
             await self._session.clock.sleep(self._retry_s)
             deadline = self._held_since + self._renew_s
             left_s = deadline - self._session.clock.monotonic()
-            problem = "not renewed in time"
             if left_s > 0:
                 try:
                     async with asyncio.timeout(left_s):
@@ -122,7 +122,7 @@ class LeaseHolder:
                     problem = "no answer"
                 _log.warning("Lease not renewed: %s", problem, extra={"lease": self._name})
             if self._session.clock.monotonic() >= deadline:
-                raise LeaseLost(f"Lease {self._path}: {problem}")
+                raise LeaseLost(f"Lease {self._path}: not renewed for {self._renew_s} s: {problem}")
 
     async def _try(self) -> bool:
         """Take or renew the Lease if it is free, expired or ours; whether it is held now."""
@@ -136,7 +136,7 @@ class LeaseHolder:
         except (KubeConflict, KubeAlreadyExists, KubeNotFound):
             # Changed under us: by another, or by our own write whose answer was lost. The record tells.
             await self._observe()
-            if self._lease is None or not self._takeable():
+            if self._lease is not None and not self._takeable():
                 return False
             sent_at = self._session.clock.monotonic()
             try:
