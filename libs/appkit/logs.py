@@ -73,6 +73,8 @@ def configure(format: Format = "text", level: str | int = "INFO", stream: TextIO
     for old in [each for each in root.handlers if each.get_name() == _HANDLER_NAME]:
         root.removeHandler(old)
     root.addHandler(handler)
+    # It tells of every request at INFO; here an outcome has one line, by the layer that decides it.
+    logging.getLogger("httpx").setLevel(logging.NOTSET if root.level <= logging.DEBUG else logging.WARNING)
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -135,3 +135,11 @@ def test_unknown_formats_and_levels_are_refused(configure: Configure) -> None:
         logs.configure("xml")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="LOUD"):
         logs.configure("text", "loud")
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", False), ("debug", True)])
+def test_the_http_client_tells_of_each_request_at_debug_only(configure: Configure, level: str, shown: bool) -> None:
+    stream = configure("text")
+    logs.configure("text", level, stream)
+    logging.getLogger("httpx").info("HTTP Request: GET /")
+    assert ("HTTP Request" in stream.getvalue()) is shown
