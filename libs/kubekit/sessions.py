@@ -17,7 +17,7 @@ from pydantic import Field
 
 from appkit.clock import Clock, SystemClock
 from appkit.metrics import Metrics
-from appkit.settings import Settings, SettingsError
+from appkit.settings import Settings, SettingsError, parse_yaml
 from kubekit.errors import KubeUnavailable, error_of_status
 from kubekit.metrics import KubeMetrics
 from kubekit.objects import describe_path
@@ -129,6 +129,7 @@ async def connect(
     reload: Callable[[], Awaitable[None]] | None = None
     try:
         if settings.kubeconfig is not None:
+            _check_kubeconfig(settings.kubeconfig)
             loader = await load_kube_config(  # type: ignore[no-untyped-call]
                 str(settings.kubeconfig),
                 context=settings.context,
@@ -142,10 +143,18 @@ async def connect(
             reload = read_again
         elif settings.server is None:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
+    except (ConfigException, OSError, ValueError) as error:
         where = f"kubeconfig {settings.kubeconfig}" if settings.kubeconfig else "service account of the Pod"
         raise SettingsError([f"{where}: {error}"]) from error
     if settings.server is not None:
         configuration.host = settings.server
     transport = OfficialTransport(ApiClient(configuration), reload=reload)
     return KubeSession(transport, timeout_s=settings.timeout_s, metrics=metrics, clock=clock)
+
+
+def _check_kubeconfig(path: Path) -> None:
+    """Raise ValueError for a file that the official loader would stumble over with an error of its own."""
+    document = parse_yaml(path.read_text(encoding="utf-8"))
+    parts = [document.get(key) for key in ("clusters", "contexts", "users")] if isinstance(document, dict) else [None]
+    if not all(isinstance(part, list) for part in parts):
+        raise ValueError("is not a kubeconfig: it must have lists of clusters, contexts and users")
