@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.pvesim.blocks import BlockBackend, NoBlocks
+from tests.pvesim.hostblocks import LoopDevices, SparseFiles
 from tests.pvesim.server import SimServer, ready_document
 from tests.pvesim.worldfile import build_world, read_world
 from tests.pvesim.worlds import three_hosts_dict
@@ -26,7 +27,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _blocks(kind: str, state_dir: Path) -> BlockBackend:
-    return NoBlocks()
+    match kind:
+        case "loop":
+            return LoopDevices(state_dir)
+        case "files":
+            return SparseFiles(state_dir)
+        case _:
+            return NoBlocks()
 
 
 async def _serve(args: argparse.Namespace, state_dir: Path) -> None:

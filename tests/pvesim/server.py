@@ -25,6 +25,7 @@ class SimServer:
 
     def __init__(self, world: World, state_dir: Path) -> None:
         self.world = world
+        self.state_dir = state_dir
         self.ca_file = state_dir / "ca.pem"
         self.urls: list[str] = []
         self._runners: list[web.AppRunner] = []
@@ -144,7 +145,13 @@ def world_state(world: World) -> dict[str, Any]:
 
 
 def ready_document(server: SimServer) -> str:
-    """The ready file: {"url", "urls", "ca_file", "region"} as JSON."""
+    """The ready file: {"url", "urls", "ca_file", "region", "state_dir"} as JSON; guests' roots lie in state_dir."""
     return json.dumps(
-        {"url": server.urls[0], "urls": server.urls, "ca_file": str(server.ca_file), "region": server.world.region}
+        {
+            "url": server.urls[0],
+            "urls": server.urls,
+            "ca_file": str(server.ca_file),
+            "region": server.world.region,
+            "state_dir": str(server.state_dir),
+        }
     )

@@ -83,6 +83,9 @@ class Tasks:
                 raise ApiError(500, fault.text)
         except ApiError as error:
             self._end(task, error.task_text)
+        except OSError as error:
+            # The block back end could not; the storage layer's own words.
+            self._end(task, str(error))
         except asyncio.CancelledError:
             self._end(task, "interrupted by signal")
             raise

@@ -14,7 +14,7 @@ from tests.pvesim.answers import Answers
 from tests.pvesim.auth import Authenticator
 from tests.pvesim.blocks import BlockBackend, NoBlocks
 from tests.pvesim.broadcast import Broadcasts
-from tests.pvesim.call import Call
+from tests.pvesim.call import Call, Handler
 from tests.pvesim.clock import DEFAULT_EPOCH, SimClock
 from tests.pvesim.errors import ApiError, Cut, param_errors
 from tests.pvesim.faults import Action, Faults
@@ -190,6 +190,22 @@ class World:
             raise ApiError(501, f"pvesim does not simulate {endpoint.method} {endpoint.template}")
         if endpoint.method == "GET":
             await self.clock.sleep(self.profile.read_s)
+        try:
+            return await self._checked(match, handler, who, params, node, task_fault)
+        except OSError as error:
+            # The block back end could not; the storage layer's own words.
+            raise ApiError(500, str(error)) from error
+
+    async def _checked(
+        self,
+        match: Match,
+        handler: Handler,
+        who: Identity,
+        params: dict[str, Any],
+        node: str,
+        task_fault: Action | None,
+    ) -> Any:
+        endpoint = match.endpoint
         checked = endpoint.normalize(params)
         if errors := endpoint.check(checked):
             raise param_errors(errors)
