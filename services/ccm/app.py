@@ -41,7 +41,7 @@ from pvekit.settings import ClusterSettings
 
 _log = get_logger(__name__)
 
-_RETRY = Backoff(first_s=1.0, factor=2.0, max_s=120.0)
+_RETRY = Backoff(first_s=0.25, factor=2.0, max_s=120.0)
 # A Node is not tried before the VM lists are there, but one region that does not answer must not hold up the others.
 _FIRST_LISTS_S = 10.0
 _DRAIN_S = 15.0

@@ -254,4 +254,5 @@ async def test_a_named_vm_that_is_not_the_nodes(who: NodeIdentity, kind: type, t
     async with finder(r1=r1) as find:
         outcome = await find.find(who)
     assert isinstance(outcome, kind)
+    assert not isinstance(outcome, Found)
     assert text in outcome.reason

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ clusters:
 """
 
 
-def problems(tmp_path: Path, cloud: str = CLOUD, **overrides: object) -> list[str]:
+def problems(tmp_path: Path, cloud: str = CLOUD, **overrides: Any) -> list[str]:
     file = tmp_path / "cloud.yaml"
     file.write_text(cloud)
     with pytest.raises(SettingsError) as error:
@@ -90,7 +91,7 @@ def test_no_cloud_config_at_all() -> None:
         ({"secure_port": "70000"}, "secure_port"),
     ],
 )
-def test_values_that_do_not_fit(tmp_path: Path, overrides: dict[str, object], text: str) -> None:
+def test_values_that_do_not_fit(tmp_path: Path, overrides: dict[str, Any], text: str) -> None:
     (problem,) = problems(tmp_path, **overrides)
     assert text in problem
     assert "5ecret" not in problem
