@@ -1,8 +1,9 @@
 """Finds secrets on their way into a log line or an error text, before they run.
 
-The redaction filter of `appkit.logs` is the last line of defence and knows only secrets that were registered. This
-check is the first: a secret may be unwrapped in few modules, and nothing named like one may stand in a log call, a `print` or
-the text of a raised error. It reads the code, it does not follow values through variables of innocent names.
+The redaction filter of `appkit.logs` is the last line of defence and knows only secrets that were registered. This is
+the first: a secret may be unwrapped in few modules, and nothing named like one may stand in a log call, a `print`
+or the text of a raised error. It reads the code, it does not follow values through variables of innocent names. Names
+in capitals are constants: names of keys, not what is kept under them.
 """
 
 import ast
@@ -17,9 +18,7 @@ GENERATED = "libs/csikit/pb/"
 # Who may unwrap a SecretStr: the mechanism that reads and registers secrets, and the doors that send them.
 MAY_UNWRAP = frozenset({"libs/appkit/settings.py", "libs/pvekit/auth.py"})
 LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
-SECRET_NAME = re.compile(
-    r"(^|_)(secret|secrets|password|passphrase|passwd|api_key|private_key|ticket)(_value)?$", re.IGNORECASE
-)
+SECRET_NAME = re.compile(r"(^|_)(secret|secrets|password|passphrase|passwd|api_key|private_key|ticket)(_value)?$")
 # Names that end like a secret but say where one is or what it is called.
 HARMLESS_CALLS = frozenset({"mask", "redact", "bool", "len", "type", "set", "sorted"})
 

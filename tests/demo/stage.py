@@ -169,12 +169,18 @@ class Stage:
         left += [f"VM config {line}" for line in now.changes_since(before)]
         left += [f"mount {path}" for path in leftovers.mounts(self.folder)]
         left += [f"loop device {path}" for path in leftovers.loop_devices(self.folder)]
+        left += [f"recorded mount {line}" for line in self._recorded_mounts()]
         for log in sorted((self.folder / "logs").iterdir()):
             text = log.read_text(encoding="utf-8", errors="replace")
             left += [f"a token's secret in {log.name}" for secret in (CSI_SECRET, CCM_SECRET) if secret in text]
         if left:
             self.fail("left behind: " + "; ".join(left))
         self.screen.say("✓ No volume, no disk in a VM's configuration, no mount, no loop device; no secret in a log")
+
+    def _recorded_mounts(self) -> list[str]:
+        """What the fake hosts of a run without root still have mounted, besides their root."""
+        tables = (self.folder / "recorded").glob("*/mountinfo")
+        return [line for table in tables for line in table.read_text(encoding="utf-8").splitlines()[1:]]
 
     async def close(self) -> None:
         """Stops the services, then the simulators; raises DemoError unless every process ended well."""

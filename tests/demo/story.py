@@ -210,20 +210,20 @@ class Story:
                 ),
                 "the Pod's own mount",
             )
-            if self._stage.real:
-                return self._use_file(scene, mounts, write=write, expected=expected)
-        return ""
+            return self._use_file(scene, mounts, write=write, expected=expected)
 
     def _use_file(self, scene: Scene, mounts: Mountpoints, *, write: bool, expected: str) -> str:
-        scene.must(mounts.target.is_mount(), f"{mounts.target} is not a mount point")
-        size = kubelet.capacity_bytes(mounts.target) / GIB
+        df = ""
+        if self._stage.real:
+            scene.must(mounts.target.is_mount(), f"{mounts.target} is not a mount point")
+            df = f"df says {kubelet.capacity_bytes(mounts.target) / GIB:.1f} GiB; "
         if write:
             checksum = kubelet.write_file(mounts.target, FILE_BYTES)
-            scene.saw(f"the Pod's df: {size:.1f} GiB; it writes 8 MiB, sha256 {checksum[:16]}…")
+            scene.saw(f"in the Pod: {df}8 MiB written, sha256 {checksum[:16]}…")
             return checksum
         checksum = kubelet.read_checksum(mounts.target)
         scene.must(checksum == expected, f"the file's checksum is {checksum}, it was {expected}")
-        scene.saw(f"the Pod's df: {size:.1f} GiB; the file is there, sha256 {checksum[:16]}…")
+        scene.saw(f"in the Pod: {df}the file is there, sha256 {checksum[:16]}…")
         return checksum
 
     async def grow(self, claim: Claim, where: Worker) -> None:
@@ -256,7 +256,7 @@ class Story:
             if self._stage.real:
                 size = kubelet.capacity_bytes(mounts.target)
                 scene.must(size > 19 * GIB, f"the file system has {size} bytes")
-                scene.saw(f"the Pod's df: {size / GIB:.1f} GiB")
+                scene.saw(f"in the Pod: df says {size / GIB:.1f} GiB")
 
     async def stop_pod(self, claim: Claim, where: Worker) -> None:
         """NodeUnpublishVolume, NodeUnstageVolume, ControllerUnpublishVolume."""
