@@ -1,4 +1,4 @@
-"""A small Proxmox VE cluster with state: configs with waiting changes, digests, tasks, volumes. For pvekit's unit tests.
+"""A small Proxmox VE cluster with state: configs with waiting changes, digests, tasks. For pvekit's unit tests.
 
 Small on purpose; tests.pvesim is the true one. What it does follows the recorded answers of Proxmox VE 9.2.
 """
@@ -43,7 +43,7 @@ class FakeVm:
         return "disk" in self.current.get("hotplug", "disk,network,usb")
 
 
-class Refusal(Exception):  # noqa: N818
+class Refusal(Exception):
     def __init__(self, status: int, reason: str, errors: dict[str, str] | None = None) -> None:
         super().__init__(reason)
         self.status, self.reason, self.errors = status, reason, errors
@@ -113,10 +113,10 @@ class FakePve(httpx.AsyncBaseTransport):
         raise Refusal(501, f"Method '{method} {path}' not implemented")
 
     def _resources(self) -> list[dict[str, object]]:
-        nodes = [
+        nodes: list[dict[str, object]] = [
             {"type": "node", "node": name, "status": "online" if up else "offline"} for name, up in self.nodes.items()
         ]
-        vms = [
+        vms: list[dict[str, object]] = [
             {
                 "type": vm.type,
                 "vmid": vmid,
