@@ -18,6 +18,7 @@ class User:
     enabled: bool = True
     expire: int = 0
     comment: str = ""
+    email: str = ""
     groups: set[str] = field(default_factory=set)
 
 
@@ -130,8 +131,9 @@ class Access:
         if "NoAccess" in roles:
             return {"NoAccess": roles["NoAccess"]}
         for pool in self._pools_of(path):
-            for role, propagates in self._roles_on(kind, who, groups, f"/pool/{pool}").items():
-                roles.setdefault(role, propagates)
+            for role in self._roles_on(kind, who, groups, f"/pool/{pool}"):
+                # What a pool grants to its members ends there.
+                roles.setdefault(role, False)
         return roles
 
     def _pools_of(self, path: str) -> list[str]:
