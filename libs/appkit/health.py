@@ -73,9 +73,11 @@ class HttpServer:
         self.address = address
 
     async def aclose(self) -> None:
-        """Stop listening."""
+        """Stop listening; a client that lingers is not waited for longer than a second."""
         self._server.close()
-        await self._server.wait_closed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._server.wait_closed()
 
 
 def parse_address(address: str) -> tuple[str | None, int]:

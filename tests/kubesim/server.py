@@ -68,18 +68,21 @@ class KubeSim(Cluster):
         return response
 
     async def _control(self, http: web.Request) -> web.Response:
-        """GET log, state; POST faults (rules), watches (`"cut"`, `"end"` or `"expire"`), objects (to apply)."""
+        """GET log (`?since=N`), state; POST faults (a rule), watches (`"cut"`, `"end"`, `"expire"`), objects (a list).
+
+        DELETE faults forgets the rules.
+        """
         value = json.loads(await http.read() or b"null")
         answer: Any = {}
         match http.method, http.match_info["what"]:
             case ("GET", "log"):
-                answer = [asdict(each) for each in self.log]
+                answer = [asdict(each) for each in self.log[int(http.query.get("since", "0")) :]]
             case ("GET", "state"):
                 answer = [item for resource in self.store.resources() for item in self.store.items(resource, None)]
             case ("POST", "faults"):
+                self.faults.add(Rule(**{**value, "action": Action(**value["action"])}))
+            case ("DELETE", "faults"):
                 self.faults.clear()
-                for rule in value:
-                    self.faults.add(Rule(**{**rule, "action": Action(**rule["action"])}))
             case ("POST", "watches"):
                 {"cut": self.cut_watches, "end": self.end_watches, "expire": self.expire}[value]()
             case ("POST", "objects"):

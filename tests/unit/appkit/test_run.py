@@ -49,8 +49,11 @@ def process(body: str, *, drain_s: float = 5) -> Iterator[subprocess.Popen[str]]
 
 
 def ended(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, error = child.communicate(timeout=10)
-    return child.returncode, out, error
+    # Not communicate(): it reads past what readline() has already taken into its buffer.
+    assert child.stdout is not None
+    assert child.stderr is not None
+    out, error = child.stdout.read(), child.stderr.read()
+    return child.wait(10), out, error
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
