@@ -133,7 +133,8 @@ class App:
     async def _watch_health(self) -> None:
         while True:
             age_s = self.nodes.age_s()
-            self.health.set("controllers", age_s < _STALE_WATCH_S, _stale("Nodes", age_s))
+            fresh = age_s < _STALE_WATCH_S
+            self.health.set("controllers", fresh, "" if fresh else _stale("Nodes", age_s))
             for region in self.clusters.regions():
                 age_s, trouble = region.inventory.age_s(), region.inventory.trouble
                 reason = str(trouble) if trouble else _stale("VMs", age_s)

@@ -283,3 +283,23 @@ async def test_denied_writes_are_tried_again_and_lead_to_the_same_end(tmp_path: 
         )
         async with at.service():
             await at.until_done("worker-11")
+
+
+async def test_a_vm_that_moved_since_the_last_list_gets_its_new_hosts_zone(tmp_path: Path) -> None:
+    world = three_hosts()
+    async with bench(tmp_path, [world], [new_node(121)]) as at, at.service():
+        await at.until_done("worker-21")
+        world.vms[111].node = "pve3"
+        at.kube.apply(new_node(111))
+        await at.until_done("worker-11")
+        assert at.node("worker-11")["metadata"]["labels"]["topology.kubernetes.io/zone"] == "pve3"
+        assert at.node("worker-11")["spec"]["providerID"] == "proxmox://cluster-1/111"
+
+
+async def test_a_provider_id_of_a_vm_that_is_not_there_says_so_with_its_proof(tmp_path: Path) -> None:
+    gone = new_node(111, provider_id="proxmox://cluster-1/199")
+    async with bench(tmp_path, [three_hosts()], [gone]) as at, at.service():
+        await at.until(lambda: at.events("ProxmoxInstanceNotFound", "worker-11"))
+        (message,) = at.events("ProxmoxInstanceNotFound")
+        assert message.startswith("VM 199 does not exist in region cluster-1: nextid calls id 199 free")
+        assert at.tainted("worker-11")

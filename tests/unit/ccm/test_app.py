@@ -11,6 +11,7 @@ import pytest
 from appkit.clock import SystemClock
 from ccm.app import App, build
 from ccm.settings import CcmSettings, Loaded
+from kubekit.lease import LeaseLost
 from kubekit.nodes import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
 from kubekit.sessions import KubeSession
 from pvekit.settings import CloudConfig
@@ -105,3 +106,25 @@ async def test_a_wrong_address_of_an_initialised_node_is_put_right_at_once() -> 
         again = kube.get("nodes", "w-1")
         assert again is not None
         assert again["status"]["addresses"] == right
+
+
+@pytest.mark.looptime
+async def test_losing_the_lease_ends_the_work_and_the_process() -> None:
+    kube, proxmox = Cluster([node()], clock=SystemClock()), TinyProxmox({111: TinyVm("w-1", uuid=U1)})
+    session = KubeSession(SimTransport(kube), clock=SystemClock())
+    app = await build(
+        Loaded(CcmSettings(cloud_config=Path("unused")), CLOUD), transport_for=lambda _: proxmox, kube=session
+    )
+    running = asyncio.create_task(app.run(asyncio.Event()))
+    await asyncio.sleep(5)
+    lease = kube.get("leases", "cloud-controller-manager-proxmox", namespace="kube-system", group="coordination.k8s.io")
+    assert lease is not None
+    kube.apply({**lease, "spec": {**lease["spec"], "holderIdentity": "another", "leaseTransitions": 7}})
+    with pytest.raises(LeaseLost):
+        await running
+    mark = len(proxmox.log)
+    kube.apply(node("w-2"))
+    await app.aclose()
+    await asyncio.sleep(60)
+    assert len(proxmox.log) == mark
+    assert kube.count("patch", "nodes") == 1
