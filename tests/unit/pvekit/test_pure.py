@@ -56,7 +56,8 @@ def test_as_bool(value: Any, expected: bool) -> None:
 
 
 def test_as_str_and_float_and_words() -> None:
-    assert [scalars.as_str(value) for value in ("x", 5, True, None, [])] == ["x", "5", "1", None, None]
+    odd: list[Any] = ["x", 5, True, None, []]
+    assert [scalars.as_str(value) for value in odd] == ["x", "5", "1", None, None]
     assert [scalars.as_float(value) for value in ("1.5", 2, None, "x")] == [1.5, 2.0, None, None]
     assert scalars.as_words("b; a,c") == ("a", "b", "c")
     assert scalars.as_words(["b", "a"]) == ("a", "b")

@@ -74,7 +74,7 @@ TEXTS: list[tuple[str, type[PveError], type[DriverError]]] = [
     ("storage 'off' is disabled", e.StorageNotOnNode, FailedPrecondition),
     ("storage 'othernode' is not available on node 'pve1'", e.StorageNotOnNode, FailedPrecondition),
     (
-        "unable to activate storage 'missing' - directory is expected to be a mount point but is not mounted: '/missing'",
+        "unable to activate storage 'missing' - directory is expected to be a mount point but is not mounted: '/x'",
         e.StorageInactive,
         Unavailable,
     ),
@@ -255,7 +255,7 @@ def test_hotplug_problems_as_a_tasks_end() -> None:
     text = (
         "400 Parameter verification failed. scsi2: hotplug problem - error on hot-unplugging device 'virtioscsi2' - "
         "still busy in guest? scsi3: hotplug problem - adding blockdev 'drive-scsi3' failed : VM 110 qmp command "
-        "'blockdev-add' failed - Could not open backing file: Could not open '/nonexistent.raw': No such file or directory  "
+        "'blockdev-add' failed - Could not open backing file: Could not open '/none.raw': No such file or directory  "
     )
     error = of_task(text, upid=UPID, call=CALL)
     assert isinstance(error, e.HotplugFailed)
