@@ -7,6 +7,7 @@ ends the demo.
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import Message
@@ -98,11 +99,11 @@ class Play:
 
 def cost(requests: Collection[Request]) -> str:
     """Foreground requests in full, the others as numbers."""
-    foreground = [f"{each.method} {each.path}" for each in requests if each.kind == "foreground"]
+    foreground = [f"{each.method} {unquote(each.path)}" for each in requests if each.kind == "foreground"]
     counts = {kind: sum(each.kind == kind for each in requests) for kind in ("poll", "background")}
     parts = [f"{len(foreground)} foreground" + (f": {', '.join(foreground)}" if foreground else "")]
     if counts["poll"]:
-        parts.append(f"{counts['poll']} task polls")
+        parts.append(f"{counts['poll']} task poll{'s' if counts['poll'] > 1 else ''}")
     if counts["background"]:
         parts.append(f"{counts['background']} background")
     return "; ".join(parts)

@@ -3,12 +3,16 @@
 On a terminal in colour; into a pipe as plain lines of at most 120 characters.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+# The first eight digits tell two volumes apart; all 32 would fill the line.
+VOLUME_NAME = re.compile(r"(pvc-[0-9a-f]{8})-[0-9a-f-]{27}")
 
 
 @dataclass
@@ -72,6 +76,7 @@ class Screen:
             self._console.rule(style="red")
 
     def _line(self, label: str, text: str, style: str) -> None:
+        text = VOLUME_NAME.sub(r"\1…", text)
         grid = Table.grid(padding=(0, 1))
         grid.add_column(width=11)
         grid.add_column(overflow="fold")

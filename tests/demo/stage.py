@@ -50,7 +50,7 @@ class Stage:
 
     def vm_dir(self, worker: Worker) -> Path:
         """Where the simulator lays out the /dev and /sys of a VM."""
-        return self.folder / "pve" / "vms" / str(worker.vmid)
+        return self.folder / "pve" / f"vm-{worker.vmid}"
 
     def kubelet_dir(self, worker: Worker) -> Path:
         """The kubelet's directory in a VM."""

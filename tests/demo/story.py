@@ -158,7 +158,8 @@ class Story:
             scene.must(volumes[volid] == (workers[0].host if local else ""), f"{volid} is on {volumes[volid]!r}")
             scene.must(zones == ({workers[0].host} if local else {""}), f"the volume's topology is {zones}")
             scene.must(response.volume.capacity_bytes == 10 * GIB, f"{response.volume.capacity_bytes} bytes")
-            scene.saw(f"{volid} on {volumes[volid] or 'shared storage'}; volume_id {claim.volume_id}")
+            scene.saw(f"{volid} on {volumes[volid] or 'shared storage'}")
+            scene.saw(f"volume_id {claim.volume_id}")
         return claim
 
     async def attach(self, claim: Claim, where: Worker) -> None:
