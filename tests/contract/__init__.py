@@ -1,0 +1,1 @@
+"""pvesim against the recorded answers of a real Proxmox VE 9.2."""

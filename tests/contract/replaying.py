@@ -1,0 +1,175 @@
+"""Sends the recorded requests, in order, to fresh simulated worlds and compares the answers.
+
+Identifiers that a world makes up (UPIDs, digests, token secrets, tickets) are carried over from the recorded to the
+simulated ones. Time is virtual: a request is sent when it was sent then, counted from the first. Must not change an
+answer, and must not tell the world what was recorded.
+"""
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+import looptime
+
+from tests.contract import outside
+from tests.contract.comparing import Answer, differences, parse_body
+from tests.contract.credentials import Credentials
+from tests.contract.families import family_of
+from tests.contract.naming import AS_RECORDED, Naming
+from tests.contract.recordings import Place, Recording, load
+from tests.contract.starting import starting_world
+from tests.pvesim.errors import Cut
+from tests.pvesim.requests import SimRequest
+from tests.pvesim.world import World
+
+# No recorded request took longer.
+_GIVE_UP_S = 120.0
+_TASK_LIMIT_S = 600.0
+_DIGEST = re.compile(r"\b[0-9a-f]{40}\b")
+# Sent while a task of an earlier request was still at work; before any other the recorder waited for its tasks.
+_MEANWHILE = re.compile(r"\bduring\b|being copied|stop own task|abort migration|parallel|\bcopy \(storage lock")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One replayed recording; `unequal` empty means equal."""
+
+    recording: Recording
+    family: str
+    simulated: Answer
+    unequal: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the answers are equal in the sense of `comparing`."""
+        return not self.unequal
+
+
+@dataclass
+class _Stage:
+    """One world and what was carried over so far."""
+
+    world: World
+    naming: Naming
+    credentials: Credentials
+    begin: float
+    upids: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+def replay(naming: Naming = AS_RECORDED) -> list[Outcome]:
+    """Every recording replayed, in order of the file."""
+    with asyncio.Runner(loop_factory=looptime.new_event_loop) as runner:
+        return runner.run(_replay(naming))
+
+
+async def _replay(naming: Naming) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    places: tuple[Place, ...] = ("single", "cluster")
+    for place in places:
+        recordings = [recording for recording in load() if recording.place == place]
+        world = starting_world(place, naming)
+        world.clock.monotonic()
+        stage = _Stage(world, naming, Credentials(world), recordings[0].sent_at)
+        for recording in recordings:
+            outcomes.append(await _play(stage, recording))
+        await world.aclose()
+    return sorted(outcomes, key=lambda outcome: outcome.recording.number)
+
+
+async def _play(stage: _Stage, recording: Recording) -> Outcome:
+    world, naming = stage.world, stage.naming
+    await _wait_as_recorded(stage, recording)
+    outside.apply(recording.number, outside.Scene(world, naming))
+    expected = Answer(recording.status, naming.text(recording.reason), naming.value(recording.body))
+    actual = await _send(world, _request(stage, recording))
+    _carry_over(stage, expected.body, actual.body)
+    return Outcome(recording, family_of(recording), actual, tuple(differences(expected, actual)))
+
+
+async def _wait_as_recorded(stage: _Stage, recording: Recording) -> None:
+    world = stage.world
+    ahead = recording.sent_at - stage.begin - world.clock.monotonic()
+    if ahead > 0:
+        await asyncio.sleep(ahead)
+    if not _MEANWHILE.search(recording.note):
+        try:
+            async with asyncio.timeout(_TASK_LIMIT_S):
+                await world.tasks.settle()
+        except TimeoutError:
+            return
+
+
+def _request(stage: _Stage, recording: Recording) -> SimRequest:
+    naming = stage.naming
+    extjs = isinstance(recording.body, dict) and "success" in recording.body
+    form = re.fullmatch(r"format (\w+)", recording.note)
+    api = form[1] if form else "extjs" if extjs else "json"
+    path = _carried(stage, naming.text(recording.path))
+    headers = stage.credentials.headers(recording)
+    params = {key: _carried_value(stage, naming.value(value, key)) for key, value in recording.params.items()}
+    query, body = "", b""
+    if recording.raw_body is not None:
+        body = naming.text(recording.raw_body).encode()
+        headers["content-type"] = recording.raw_type or ""
+    elif recording.encoding == "json":
+        body = json.dumps(params).encode()
+        headers["content-type"] = "application/json"
+    elif params and (recording.encoding == "query" or (recording.method in ("GET", "DELETE") and recording.encoding == "form")):
+        query = urlencode(params)
+    elif params:
+        body = urlencode(params).encode()
+        headers["content-type"] = "application/x-www-form-urlencoded"
+    if query:
+        path += ("&" if "?" in path else "?") + query
+    via = re.search(r"\bvia (192\.0\.2\.\d)", recording.note)
+    node = next((node.name for node in stage.world.nodes if via and node.ip == via[1]), stage.world.nodes.first.name)
+    return SimRequest(recording.method, f"/api2/{api}{quote(path, safe='/%:?&=+,;@!~*()$')}", headers, body, node)
+
+
+def _carried(stage: _Stage, text: str) -> str:
+    """UPIDs and digests of the recording replaced by the world's own."""
+
+    def own_upid(match: re.Match[str]) -> str:
+        upid = unquote(match[0])
+        return quote(stage.upids.get(upid, upid), safe="")
+
+    text = re.sub(r"UPID(?:%3A|:)[^/?\s]+", own_upid, text)
+    return _DIGEST.sub(lambda match: stage.digests.get(match[0], match[0]), text)
+
+
+def _carried_value(stage: _Stage, value: Any) -> Any:
+    return _carried(stage, value) if isinstance(value, str) and _DIGEST.search(value) else value
+
+
+async def _send(world: World, request: SimRequest) -> Answer:
+    try:
+        async with asyncio.timeout(_GIVE_UP_S):
+            response = await world.handle(request)
+    except Cut as error:
+        return Answer(0, f"connection dropped {error}", "")
+    except TimeoutError:
+        return Answer(0, "no answer", "")
+    except Exception as error:
+        return Answer(0, f"simulator fault: {error!r}", "")
+    return Answer(response.status, response.reason, parse_body(response.body))
+
+
+def _carry_over(stage: _Stage, recorded: Any, simulated: Any) -> None:
+    """Remember which UPID and digest of the world stands for which recorded one."""
+    if isinstance(recorded, dict) and isinstance(simulated, dict):
+        for key in recorded.keys() & simulated.keys():
+            _carry_over(stage, recorded[key], simulated[key])
+    elif isinstance(recorded, str) and isinstance(simulated, str):
+        if recorded.startswith("UPID:") and simulated.startswith("UPID:"):
+            stage.upids[recorded] = simulated
+        elif _DIGEST.fullmatch(recorded) and _DIGEST.fullmatch(simulated):
+            stage.digests[recorded] = simulated
+    elif isinstance(recorded, list) and isinstance(simulated, list):
+        by_key = {item.get("key"): item for item in simulated if isinstance(item, dict)}
+        for item in recorded:
+            if isinstance(item, dict) and item.get("key") == "digest" and "digest" in by_key:
+                _carry_over(stage, item, by_key["digest"])
