@@ -40,11 +40,12 @@ def node_entry(call: Call, node: Node, *, fingerprint: bool) -> dict[str, Any]:
     return entry
 
 
-def _vm_entry(call: Call, vm: Vm) -> dict[str, Any]:
+def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
+    """A VM in /cluster/resources and among a pool's members (there without its pool)."""
     entry: dict[str, Any] = {"id": f"qemu/{vm.vmid}", "vmid": vm.vmid, "node": vm.node, "type": "qemu"}
     heard = call.world.broadcasts.vm_entry(vm)
     entry["status"] = heard["status"]
-    if vm.pool:
+    if vm.pool and pooled:
         entry["pool"] = vm.pool
     if call.world.ha.is_managed(vm.vmid):
         entry["hastate"] = call.world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")
@@ -61,7 +62,8 @@ def _vm_entry(call: Call, vm: Vm) -> dict[str, Any]:
     return entry
 
 
-def _storage_entry(call: Call, storage: Storage, node: Node) -> dict[str, Any]:
+def storage_resource(call: Call, storage: Storage, node: Node) -> dict[str, Any]:
+    """A storage on a host in /cluster/resources."""
     heard = call.world.broadcasts.storage_entry(storage, node)
     return {
         "id": f"storage/{node.name}/{storage.storage_id}", "storage": storage.storage_id, "node": node.name,
@@ -83,14 +85,14 @@ async def get_resources(call: Call) -> Any:
     world = call.world
     entries: list[dict[str, Any]] = Unordered()
     if wanted in (None, "vm"):
-        entries.extend(_vm_entry(call, vm) for vm in world.vms.values() if call.may(f"/vms/{vm.vmid}", "VM.Audit"))
+        entries.extend(vm_resource(call, vm) for vm in world.vms.values() if call.may(f"/vms/{vm.vmid}", "VM.Audit"))
     if wanted in (None, "node"):
         entries.extend(node_entry(call, node, fingerprint=False) for node in world.nodes)
     if wanted in (None, "storage"):
         for storage in world.storages.definitions.values():
             if storage.disabled or not call.may(f"/storage/{storage.storage_id}", "Datastore.Audit"):
                 continue
-            entries.extend(_storage_entry(call, storage, n) for n in world.nodes if storage.is_on(n.name))
+            entries.extend(storage_resource(call, storage, n) for n in world.nodes if storage.is_on(n.name))
     if wanted in (None, "sdn") and call.may_any("/sdn/zones/localnetwork", "SDN.Audit", "SDN.Use"):
         entries.extend(_network_entry(n) for n in world.nodes if world.nodes.dark_for(n) < UNKNOWN_AFTER_S)
     return entries

@@ -102,15 +102,15 @@ async def delete(call: Call) -> Any:
     storage, name = storages.split(volid)
     call.require(f"/storage/{storage.storage_id}", "Datastore.Allocate")
     parsed = plugin_of(storage).parse(storage, name)
-    volume = storages.find_volume(volid, call.node)
-    if volume is not None and parsed.is_base and any(v.parent == name for v in storages.on(storage, call.node)):
-        raise die(f"base volume '{name}' is still in use by linked cloned")
+    if storages.has_clones(volid, call.node):
+        raise die(f"base volume '{volid}' is still in use by linked cloned")
 
     async def work(task: Task) -> None:
         await call.world.clock.sleep(call.world.profile.free_s)
         storages.activate(storage.storage_id, call.node)
         for line in await storages.free(volid, call.node):
             task.print(line)
+        task.print(f"Removed volume '{volid}'")
 
     owner = parsed.owner if parsed.owner is not None else ""
     task = call.start_task("imgdel", f"{owner}@{storage.storage_id}", work)

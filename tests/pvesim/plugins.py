@@ -120,9 +120,19 @@ class DirPlugin:
         tail = f"size={size_bytes} lazy_refcounts=off refcount_bits=16"
         return [f"Formatting '{path}', fmt={fmt} cluster_size=65536 {details} {tail}"]
 
-    def removed_lines(self, storage: Storage, name: str) -> list[str]:
-        """What deletion prints after the missing line, if any."""
-        return [f"Removed volume '{storage.storage_id}:{name}'"]
+    def freed_lines(self, name: str) -> list[str]:
+        """What deleting a volume that exists prints."""
+        return []
+
+    def snapshot_lines(self, name: str, snapshot: str, *, created: bool) -> list[str]:
+        """What making or removing a snapshot of a volume prints."""
+        return []
+
+    def snapshot_missing(self, storage: Storage, name: str, snapshot: str, switch: str) -> tuple[list[str], str]:
+        """(log lines, error) of a snapshot operation (qemu-img's switch) on a volume that is gone."""
+        path = self.path(storage, name)
+        reason = f"qemu-img: Could not open '{path}': Could not open '{path}': No such file or directory"
+        return [reason], f"command '/usr/bin/qemu-img snapshot {switch} {snapshot} {path}' failed: exit code 1"
 
 
 class LvmThinPlugin(DirPlugin):
@@ -131,7 +141,7 @@ class LvmThinPlugin(DirPlugin):
     formats = ("raw",)
     snapshot_formats: tuple[str, ...] = ("raw",)
     size_step_bytes = LVM_EXTENT_BYTES
-    module = "/usr/share/perl5/PVE/Storage/LvmThinPlugin.pm line 94"
+    module = "/usr/share/perl5/PVE/Storage/LvmThinPlugin.pm line 102"
 
     def name_for(self, storage: Storage, vmid: int, filename: str, fmt: str | None) -> tuple[str, str]:
         """See DirPlugin; the owner is in the name and checked."""
@@ -146,7 +156,9 @@ class LvmThinPlugin(DirPlugin):
         linked = re.fullmatch(r"((?:base)-\d+-\S+)/((?:vm|base)-(\d+)-\S+)", name)
         if linked:
             return ParsedName("images", int(linked[3]), "raw", base=linked[1])
-        match = re.fullmatch(r"(vm|base)-(\d+)-\S+", name)
+        if re.search(r"[^a-zA-Z0-9+_.\- ]", name):
+            raise die(f"lvm name '{name}' contains illegal characters")
+        match = re.fullmatch(r"(vm|base)-(\d+)-.+", name)
         if match is None:
             raise die(f"unable to parse lvm volume name '{name}'")
         return ParsedName("images", int(match[2]), "raw", is_base=match[1] == "base")
@@ -180,8 +192,21 @@ class LvmThinPlugin(DirPlugin):
         return die(f"no such logical volume {storage.options.get('vgname', 'pve')}/{name}")
 
     def delete_missing(self, storage: Storage, name: str) -> str:
-        """lvmthin says so and succeeds."""
-        return f"disk image '{self.path(storage, name)}' does not exist"
+        """lvmthin succeeds without a word."""
+        return ""
+
+    def freed_lines(self, name: str) -> list[str]:
+        """lvremove's own line."""
+        return [f'  Logical volume "{name}" successfully removed.']
+
+    def snapshot_lines(self, name: str, snapshot: str, *, created: bool) -> list[str]:
+        """lvcreate's or lvremove's own line."""
+        return [f'  Logical volume "snap_{name}_{snapshot}" {"created" if created else "successfully removed"}.']
+
+    def snapshot_missing(self, storage: Storage, name: str, snapshot: str, switch: str) -> tuple[list[str], str]:
+        """lvremove finds nothing."""
+        volume = f"{storage.options.get('vgname', 'pve')}/snap_{name}_{snapshot}"
+        return [], f"lvremove snapshot '{volume}' error:   Failed to find logical volume \"{volume}\""
 
     def format_line(self, storage: Storage, name: str, fmt: str, size_bytes: int) -> list[str]:
         """lvcreate's own line."""
@@ -193,16 +218,23 @@ class LvmPlugin(LvmThinPlugin):
 
     snapshot_formats = ()
     deleting_missing_fails = True
-    module = "/usr/share/perl5/PVE/Storage/LVMPlugin.pm line 700"
 
     def name_for(self, storage: Storage, vmid: int, filename: str, fmt: str | None) -> tuple[str, str]:
         """See LvmThinPlugin."""
         if re.search(r"[^a-zA-Z0-9+_.\-]", filename):
             raise die(f"lvm name '{filename}' contains illegal characters")
-        self.parse(storage, filename)
+        if not re.match(r"vm-\d+-", filename):
+            raise die(f"unable to parse lvm volume name '{filename}'")
         if fmt not in (None, "raw"):
-            raise die(f"unsupported format '{fmt}' at {self.module}.")
+            hint = f"(did you mean '{filename}.{fmt}'?)"
+            raise die(f"volume name '{filename}' does not match requested format '{fmt}' {hint}")
         return filename, "raw"
+
+    def attach_missing(self, storage: Storage, name: str) -> ApiError:
+        """Activation finds nothing."""
+        path = self.path(storage, name)
+        reason = f'  Failed to find logical volume "{path.removeprefix("/dev/")}"'
+        return die(f"can't activate LV '{path}': {reason}")
 
     def delete_missing(self, storage: Storage, name: str) -> str:
         """lvremove fails."""
@@ -247,6 +279,19 @@ class RbdPlugin(LvmThinPlugin):
     def format_line(self, storage: Storage, name: str, fmt: str, size_bytes: int) -> list[str]:
         """rbd create prints nothing."""
         return []
+
+    def freed_lines(self, name: str) -> list[str]:
+        """rbd rm shows its progress."""
+        return ["Removing image: 100% complete...done."]
+
+    def snapshot_lines(self, name: str, snapshot: str, *, created: bool) -> list[str]:
+        """rbd snap shows its progress."""
+        return [f"{'Creating' if created else 'Removing'} snap: 100% complete...done."]
+
+    def snapshot_missing(self, storage: Storage, name: str, snapshot: str, switch: str) -> tuple[list[str], str]:
+        """rbd snap finds nothing."""
+        verb = {"-a": "rollback", "-d": "rm"}[switch]
+        return [], f"rbd snap {verb} error: rbd: error opening image {name}: (2) No such file or directory"
 
 
 Plugin = DirPlugin

@@ -96,6 +96,12 @@ class Storages:
         where = "" if storage.shared else node
         return (v for (sid, n, _), v in self.volumes.items() if sid == storage.storage_id and n == where)
 
+    def has_clones(self, volid: str, node: str) -> bool:
+        """Whether linked clones stand on the volume."""
+        storage, name = self.split(volid)
+        plugin = plugin_of(storage)
+        return any(plugin.parse(storage, volume.name).base == name for volume in self.on(storage, node))
+
     def used_bytes(self, storage: Storage, node: str) -> int:
         """Space taken: what others use, and the volumes (files and thin volumes are sparse)."""
         thick = storage.type == "lvm"
@@ -134,15 +140,14 @@ class Storages:
         plugin = plugin_of(storage)
         await self._take_lock(storage)
         volume = self.volumes.pop(self._key(storage, node, name), None)
-        lines: list[str] = []
         if volume is None:
             if plugin.deleting_missing_fails:
                 raise die(plugin.delete_missing(storage, name))
-            lines.append(plugin.delete_missing(storage, name))
-        else:
-            volume.unlinked = True
-            await self._blocks.free(volume)
-        return lines + plugin.removed_lines(storage, name)
+            missing = plugin.delete_missing(storage, name)
+            return [missing] if missing else []
+        volume.unlinked = True
+        await self._blocks.free(volume)
+        return plugin.freed_lines(name)
 
     async def grow(self, volume: Volume, size_bytes: int) -> None:
         """A bigger volume."""

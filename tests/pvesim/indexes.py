@@ -1,0 +1,84 @@
+"""Calls that list what is below a path, and small ones that a world without further state can answer (9.2, recorded)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.pvesim.call import Call, Handler, Routes
+
+_CLUSTER = (
+    "acme", "backup", "backup-info", "bulk-action", "ceph", "config", "firewall", "ha", "jobs", "log", "mapping",
+    "metrics", "notifications", "nextid", "options", "qemu", "replication", "resources", "status", "tasks", "sdn",
+)  # fmt: skip
+_VM = (
+    "config", "cloudinit", "pending", "status", "unlink", "vncproxy", "termproxy", "migrate", "resize", "move", "rrd",
+    "rrddata", "monitor", "agent", "snapshot", "spiceproxy", "sendkey", "firewall", "mtunnel", "remote_migrate",
+)  # fmt: skip
+_STORAGE = (
+    "content", "download-url", "file-restore", "import-metadata", "identity", "oci-registry-pull", "prunebackups",
+    "rrd", "rrddata", "status", "upload",
+)  # fmt: skip
+_POWER = ("current", "start", "stop", "reset", "shutdown", "suspend", "reboot")
+_CONFIG = ("nodes", "totem", "join", "qdevice", "apiversion")
+
+
+def _index(key: str, names: Sequence[str]) -> Handler:
+    async def handler(call: Call) -> Any:
+        return [{key: name} for name in names]
+
+    return handler
+
+
+async def _empty(call: Call) -> Any:
+    return []
+
+
+def _audited(data: Any, path: str = "/nodes/{node}", *privileges: str) -> Handler:
+    async def handler(call: Call) -> Any:
+        call.require_any(path.replace("{node}", call.node), *(privileges or ("Sys.Audit",)))
+        return data
+
+    return handler
+
+
+async def _cluster_nodes(call: Call) -> Any:
+    return [
+        {"node": n.name, "name": n.name, "nodeid": str(n.node_id), "quorum_votes": "1", "ring0_addr": n.ip}
+        for n in call.world.nodes
+    ]
+
+
+async def _totem(call: Call) -> Any:
+    return {
+        "cluster_name": call.world.cluster_name, "config_version": "3", "interface": {"0": {"linknumber": "0"}},
+        "ip_version": "ipv4-6", "link_mode": "passive", "secauth": "on", "version": "2",
+    }  # fmt: skip
+
+
+async def _rrd(call: Call) -> Any:
+    now = call.world.clock.time() // 60 * 60
+    return [{"time": now - 60 * back} for back in range(70, 0, -1)]
+
+
+ROUTES: Routes = {
+    ("GET", "/cluster"): _index("name", _CLUSTER),
+    ("GET", "/cluster/config"): _index("name", _CONFIG),
+    ("GET", "/cluster/config/nodes"): _cluster_nodes,
+    ("GET", "/cluster/config/totem"): _totem,
+    ("GET", "/cluster/replication"): _empty,
+    ("GET", "/cluster/backup"): _audited([], "/"),
+    ("GET", "/cluster/mapping/dir"): _empty,
+    ("GET", "/cluster/mapping/pci"): _empty,
+    ("GET", "/cluster/sdn/vnets"): _empty,
+    ("GET", "/cluster/sdn/zones"): _empty,
+    ("GET", "/cluster/firewall/options"): _audited({"digest": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}, "/"),
+    ("GET", "/nodes/{node}/lxc"): _empty,
+    ("GET", "/nodes/{node}/sdn/zones"): _empty,
+    ("GET", "/nodes/{node}/services"): _audited([]),
+    ("GET", "/nodes/{node}/config"): _audited({}, "/"),
+    ("GET", "/nodes/{node}/dns"): _audited({"dns1": "192.0.2.53"}),
+    ("GET", "/nodes/{node}/qemu/{vmid}"): _index("subdir", _VM),
+    ("GET", "/nodes/{node}/qemu/{vmid}/status"): _index("subdir", _POWER),
+    ("GET", "/nodes/{node}/qemu/{vmid}/rrddata"): _rrd,
+    ("GET", "/nodes/{node}/storage/{storage}"): _index("subdir", _STORAGE),
+    ("GET", "/nodes/{node}/storage/{storage}/rrddata"): _rrd,
+}

@@ -1,0 +1,112 @@
+"""Moving VMs between hosts: preconditions, offline and live, and what stands in the way. qemu-server 9, recorded.
+
+Not simulated yet: copying local disks, conflicts during a live migration.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.pvesim.call import Call, Routes
+from tests.pvesim.drives import drives_of
+from tests.pvesim.errors import die, param_error
+from tests.pvesim.state import Vm
+from tests.pvesim.tasks import Task
+from tests.pvesim.vmconfig import check_lock, config_lock, get_vm, save
+
+
+def _local_disks(call: Call, vm: Vm) -> list[tuple[str, str, int]]:
+    """(key, volid, size) of the disks that the target host would not see."""
+    storages = call.world.storages
+    found = []
+    for key, drive in sorted(drives_of(vm.conf)):
+        if drive.file in ("none", "cdrom"):
+            continue
+        volume = storages.find_volume(drive.file, vm.node)
+        if not storages.split(drive.file)[0].shared:
+            found.append((key, drive.file, volume.size_bytes if volume else 0))
+    return found
+
+
+async def get_preconditions(call: Call) -> Any:
+    """Where it could go, and what is local."""
+    vm = get_vm(call)
+    others = [node.name for node in call.world.nodes if node.name != vm.node and call.world.nodes.is_online(node)]
+    return {
+        "running": int(vm.running), "allowed_nodes": others, "not_allowed_nodes": {name: {} for name in others},
+        "local_disks": [
+            {"volid": volid, "size": size, "drivename": key, "is_unused": 0, "is_attached": 1, "is_tpmstate": 0,
+             "is_vmstate": 0, "cdrom": 0, "replicate": 1, "shared": 0}
+            for key, volid, size in _local_disks(call, vm)
+        ],
+        "local_resources": [], "mapped-resources": [], "mapped-resource-info": {}, "has-dbus-vmstate": 1,
+    }  # fmt: skip
+
+
+async def migrate(call: Call) -> Any:
+    """A task, or a request to HA."""
+    world = call.world
+    target = call.params["target"]
+    if target == call.node:
+        raise param_error(target="target is local node.")
+    node = world.nodes.find(target)
+    if node is None:
+        raise die(f"no such cluster node '{target}'")
+    vm = get_vm(call)
+    check_lock(vm)
+    if vm.running and not call.flag("online"):
+        raise die("can't migrate running VM without --online")
+    if world.ha.is_managed(vm.vmid):
+
+        async def request(task: Task) -> None:
+            task.print(f"Requesting HA migration for VM {vm.vmid} to node {target}")
+
+        return call.start_task("hamigrate", str(vm.vmid), request).upid
+
+    async def work(task: Task) -> None:
+        async with config_lock(vm):
+            check_lock(vm)
+            await _migrate(call, vm, target, node.ip, task)
+
+    return call.start_task("qmigrate", str(vm.vmid), work).upid
+
+
+async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) -> None:
+    world = call.world
+    start = world.clock.time()
+
+    def say(text: str) -> None:
+        stamp = datetime.fromtimestamp(world.clock.time(), UTC).strftime("%Y-%m-%d %H:%M:%S")
+        task.print(f"{stamp} {text}")
+
+    def duration() -> str:
+        seconds = max(1, world.clock.time() - start)
+        return f"(duration {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d})"
+
+    say(f"starting migration of VM {vm.vmid} to node '{target}' ({target_ip})")
+    vm.conf["lock"] = "migrate"
+    try:
+        local = _local_disks(call, vm)
+        for _, volid, _ in local:
+            say(f"found local disk '{volid}' (attached)")
+        foreign = [volid for _, volid, _ in local if world.storages.owner_of(volid) != vm.vmid]
+        for volid in foreign:
+            owner = world.storages.owner_of(volid)
+            say(f"can't migrate local disk '{volid}': owned by other VM (owner = VM {owner})")
+        if local:
+            problem = "Problem found while scanning volumes - can't migrate VM - check log"
+            say(f"ERROR: {problem}")
+            say("aborting phase 1 - cleanup resources")
+            say(f"ERROR: migration aborted {duration()}: {problem}")
+            raise die("migration aborted")
+        await world.clock.sleep(world.profile.power_s)
+        vm.node = target
+        say(f"migration finished successfully {duration()}")
+    finally:
+        vm.conf.pop("lock", None)
+        save(world, vm)
+
+
+ROUTES: Routes = {
+    ("GET", "/nodes/{node}/qemu/{vmid}/migrate"): get_preconditions,
+    ("POST", "/nodes/{node}/qemu/{vmid}/migrate"): migrate,
+}
