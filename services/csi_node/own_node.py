@@ -19,9 +19,7 @@ Transport = httpx.AsyncBaseTransport
 class OwnNode:
     """Reads the Node named `name`. `access` is asked each time; `transport` is the seam for tests."""
 
-    def __init__(
-        self, name: str, access: Callable[[], KubeAccess], *, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, name: str, access: Callable[[], KubeAccess], *, transport: Transport | None = None) -> None:
         self._name = name
         self._access = access
         self._transport = transport

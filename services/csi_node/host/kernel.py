@@ -6,13 +6,15 @@ here: those do not wait for a disk.)
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from appkit.errors import Unavailable
 
@@ -80,22 +82,26 @@ class Kernel(Protocol):
 class LinuxKernel:
     """The real `Kernel`."""
 
+    def __init__(self, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._hanging: set[str] = set()
+
     def mountinfo(self) -> str:
         """See `Kernel.mountinfo`."""
         return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
 
     async def block_device_number(self, path: Path) -> DeviceNumber | None:
         """See `Kernel.block_device_number`."""
-        return await _in_thread(lambda: _block_device_number(path), f"stat {path}")
+        return await self._call(lambda: _block_device_number(path), f"stat of {path}")
 
     async def read(self, path: Path, offset: int, length: int) -> bytes:
         """See `Kernel.read`. Never creates the file, never reads anything but a block device."""
-        return await _in_thread(lambda: _read(path, offset, length), f"read {path}")
+        return await self._call(lambda: _read(path, offset, length), f"reading {path}")
 
     async def usage(self, path: Path) -> Usage:
         """See `Kernel.usage`."""
         try:
-            return await _in_thread(lambda: _usage(path), f"statfs {path}")
+            return await self._call(lambda: _usage(path), f"statfs of {path}")
         except OSError as error:
             if error.errno in DEAD_ERRNOS:
                 raise DeadMount(f"the filesystem at {path} does not answer: {error.strerror}") from error
@@ -104,17 +110,46 @@ class LinuxKernel:
     async def write_attribute(self, path: Path, value: str) -> None:
         """See `Kernel.write_attribute`."""
         try:
-            await _in_thread(lambda: _write_existing(path, value), f"write to {path}")
+            await self._call(lambda: _write_existing(path, value), f"writing to {path}")
         except OSError as error:
             raise Unavailable(f"cannot write {value!r} to {path}: {error.strerror}") from error
 
+    async def _call(self, call: Callable[[], T], what: str) -> T:
+        """Make one system call in a thread of its own; raises DeadMount when it takes too long.
 
-async def _in_thread(call: Callable[[], T], what: str) -> T:
-    try:
-        async with asyncio.timeout(CALL_TIMEOUT_S):
-            return await asyncio.to_thread(call)
-    except TimeoutError:
-        raise DeadMount(f"{what} did not end within {CALL_TIMEOUT_S:g} s: the disk does not answer") from None
+        Not in a pool, which a few hanging calls would fill, and as a daemon, for which the end of the process does not
+        wait. A call that hangs is not made again while it does, since kubelet asks for each volume every minute.
+        """
+        if what in self._hanging:
+            raise DeadMount(f"{what} has not ended since an earlier call: the disk does not answer")
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            self._hanging.discard(what)
+            if outcome.done():
+                return
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(cast("T", result))
+
+        def work() -> None:
+            result, failure = None, None
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001 - handed to the caller whole
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop may have ended meanwhile
+                loop.call_soon_threadsafe(settle, result, failure)
+
+        threading.Thread(target=work, name=what, daemon=True).start()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await outcome
+        except TimeoutError:
+            self._hanging.add(what)
+            raise DeadMount(f"{what} did not end within {self._timeout_s:g} s: the disk does not answer") from None
 
 
 def _block_device_number(path: Path) -> DeviceNumber | None:
