@@ -1,0 +1,1 @@
+"""pvekit against the simulated Proxmox VE: in one process on virtual time, and over real HTTPS."""
