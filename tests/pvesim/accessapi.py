@@ -46,7 +46,7 @@ async def login(call: Call) -> Any:
         granted = world.access.permissions(who, path)
         cap[section] = {privilege: 1 for privilege in granted if re.fullmatch(pattern, privilege)}
     answer: dict[str, Any] = {"username": userid, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": cap}
-    if world.cluster_name:
+    if world.cluster_name and world.access.has(who, "/", "Sys.Audit"):
         answer["clustername"] = world.cluster_name
     return answer
 

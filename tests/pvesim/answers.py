@@ -35,7 +35,7 @@ class Answers:
         """200 with `data`."""
         payload: dict[str, Any] = dict(data) if isinstance(data, WithExtra) else {"data": data}
         if extjs:
-            payload |= {"success": 1, "status": 200}
+            payload["success"] = 1
         return self._json(200, "OK", payload, now, accept_gzip=accept_gzip)
 
     def error(self, error: ApiError, *, now: int, extjs: bool = False) -> SimResponse:
@@ -51,7 +51,8 @@ class Answers:
         if error.errors:
             payload["errors"] = error.errors
         if extjs:
-            payload |= {"success": 0, "status": error.status}
+            # Thrown exceptions carry their code as text, a plain die gets a number.
+            payload |= {"success": 0, "status": 500 if error.status == 500 else str(error.status)}
             return self._json(200, "OK", payload, now)
         return self._json(error.status, reason, payload, now)
 

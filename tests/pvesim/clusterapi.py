@@ -142,11 +142,15 @@ async def get_nextid(call: Call) -> Any:
 
 
 async def get_tasks(call: Call) -> Any:
-    """Recent tasks of the whole cluster; without Sys.Audit only the caller's own."""
+    """Recent tasks of the whole cluster; without Sys.Audit only the user's own, and a token is no user."""
     audit = call.may("/", "Sys.Audit")
-    return [
-        task_entry(task) for task in reversed(list(call.world.tasks.by_upid.values())) if audit or task.who == call.who
-    ]
+    entries: list[dict[str, Any]] = []
+    for task in reversed(list(call.world.tasks.by_upid.values())):
+        if audit or task.who.userid == call.who.auth_id:
+            entry = task_entry(task)
+            del entry["pid"], entry["pstart"]
+            entries.append(entry | ({"saved": "1"} if task.exitstatus is not None else {}))
+    return entries
 
 
 def task_entry(task: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.pvesim.agentapi import has_agent
 from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.errors import die
@@ -47,10 +48,12 @@ async def get_current(call: Call) -> Any:
     ha: dict[str, Any] = {"managed": 0}
     if world.ha.is_managed(vm.vmid):
         ha = {"managed": 1, "state": world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")}
-    entry |= {"qmpstatus": qmp, "ha": ha, "clipboard": None}
+    entry |= {"qmpstatus": qmp, "ha": ha}
+    if "vga" in vm.conf:
+        entry["clipboard"] = None
     if vm.is_template:
         entry["template"] = 1
-    if vm.conf.get("agent", "0").split(",")[0] in ("1", "enabled=1"):
+    if has_agent(vm):
         entry["agent"] = 1
     return entry
 

@@ -83,6 +83,8 @@ def _check_drive(call: Call, vmid: int | None, key: str, drive: Drive) -> None:
         if not storage_id:
             raise die("no storage ID specified (and no default storage)")
         call.require(f"/storage/{storage_id}", "Datastore.AllocateSpace")
+        if "import-from" in drive.options:
+            check_volume_access(call, vmid, drive.options["import-from"])
         storage = call.world.storages.get(storage_id)
         if "images" not in storage.content:
             raise param_error(storage=f"storage '{storage_id}' does not support vm images")

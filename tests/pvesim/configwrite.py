@@ -17,6 +17,7 @@ from tests.pvesim.drives import Drive, drives_of, format_drive, is_drive_key, pa
 from tests.pvesim.errors import ApiError, die, param_error, param_errors
 from tests.pvesim.formats import split_list
 from tests.pvesim.schema import load
+from tests.pvesim.sshkeys import check_ssh_keys
 from tests.pvesim.state import Vm
 from tests.pvesim.tasks import Task
 from tests.pvesim.vmconfig import (
@@ -111,6 +112,8 @@ def normalize_values(call: Call, sets: dict[str, str]) -> None:
             sets[key] = _normalize_net(call, value)
         elif key == "tags":
             sets[key] = ";".join(sorted({tag.lower() for tag in split_list(value)}))
+        elif key == "sshkeys":
+            check_ssh_keys(value)
         elif key == "hookscript":
             raise param_error(hookscript=f"script '{value}' does not exist\n")
 

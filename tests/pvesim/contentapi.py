@@ -32,6 +32,7 @@ async def allocate(call: Call) -> Any:
     storages = call.world.storages
     storage = storages.activate(call.params["storage"], call.node)
     name, real_format = plugin_of(storage).name_for(storage, int(call.params["vmid"]), filename, fmt)
+    plugin_of(storage).check_limits(storage, name, size_bytes, real_format)
     await call.world.clock.sleep(call.world.profile.alloc_s)
     volume = await storages.allocate(storage, call.node, name, size_bytes, real_format)
     return volume.volid
@@ -112,8 +113,8 @@ async def delete(call: Call) -> Any:
             task.print(line)
         task.print(f"Removed volume '{volid}'")
 
-    owner = parsed.owner if parsed.owner is not None else ""
-    task = call.start_task("imgdel", f"{owner}@{storage.storage_id}", work)
+    target = storage.storage_id if parsed.owner is None else f"{parsed.owner}@{storage.storage_id}"
+    task = call.start_task("imgdel", target, work)
     if "delay" not in call.params:
         return task.upid
     if not await call.world.tasks.wait(task, float(call.params["delay"])):

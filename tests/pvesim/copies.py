@@ -1,15 +1,16 @@
 """Copying a VM's disks: clone (full and linked), template, move_disk to a storage or to another VM.
 
-qemu-server 9, recorded. Must not decide who may; the handlers do before they call `copy_disk`.
+qemu-server 9, recorded. Must not say how one volume is copied; `disks.py` does.
 """
 
 from typing import Any
 
 from tests.pvesim.call import Call, Routes
+from tests.pvesim.disks import copy_volume
 from tests.pvesim.drives import Drive, drives_of, format_drive, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, denied, die, param_error
 from tests.pvesim.lifecycle import new_uuid
-from tests.pvesim.state import Storage, Vm, Volume
+from tests.pvesim.state import Vm, Volume
 from tests.pvesim.storage import plugin_of
 from tests.pvesim.tasks import Task
 from tests.pvesim.vmconfig import (
@@ -22,43 +23,6 @@ from tests.pvesim.vmconfig import (
     keep_unused,
     save,
 )
-
-
-def human_size(size_bytes: int) -> str:
-    """As Proxmox VE prints progress: `1.0 GiB`."""
-    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes:.1f} B"
-
-
-async def copy_disk(
-    call: Call, key: str, source: Volume, target_vmid: int, storage: Storage, fmt: str | None, task: Task, node: str
-) -> Volume:
-    """A full copy named and owned as the target VM's next disk."""
-    world = call.world
-    plugin = plugin_of(storage)
-    wanted = fmt or source.format
-    if wanted not in plugin.formats:
-        wanted = plugin.default_format
-    if source.name.endswith("cloudinit") or "cloudinit." in source.name:
-        name = plugin.cloudinit_name(target_vmid)[0]
-        if storage.type == "dir":
-            name = name.rsplit(".", 1)[0] + f".{wanted}"
-    else:
-        name = world.storages.next_disk_name(storage, node, target_vmid, wanted)
-    task.print(f"create full clone of drive {key} ({source.volid})")
-    target = await world.storages.allocate(storage, node, name, source.size_bytes, wanted)
-    for line in plugin.format_line(storage, name, wanted, source.size_bytes):
-        task.print(line)
-    task.print(f"allocated target volume '{target.volid}'")
-    if "cloudinit" not in name:
-        await world.clock.sleep(world.profile.copy_s_per_gib * source.size_bytes / (1 << 30))
-        await world.storages.copy(source, target)
-        whole = human_size(source.size_bytes)
-        task.print(f"transferred 0.0 B of {whole} (0.00%)")
-        task.print(f"transferred {whole} of {whole} (100.00%)")
-    return target
 
 
 async def clone(call: Call) -> Any:
@@ -131,8 +95,8 @@ async def _clone(call: Call, vm: Vm, conf: dict[str, str], new: Vm, task: Task, 
         source = world.storages.get_for_attach(drive.file, vm.node)
         if full or drive.is_cloudinit:
             target_storage = world.storages.get(call.params.get("storage", source.storage))
-            target = await copy_disk(
-                call, key, source, new.vmid, target_storage, call.params.get("format"), task, vm.node
+            target = await copy_volume(
+                call, source, new.vmid, target_storage, call.params.get("format"), vm.node, task, key
             )
         else:
             target = await _link(call, key, source, new.vmid, task, vm.node)
@@ -224,7 +188,7 @@ async def _move(call: Call) -> Any:
             check_lock(vm)
             way = f"from current storage '{volume.storage}' to target storage '{storage_id}'"
             task.print(f"copying volume '{drive.file}' {way}")
-            target = await copy_disk(call, key, volume, vm.vmid, target_storage, fmt, task, vm.node)
+            target = await copy_volume(call, volume, vm.vmid, target_storage, fmt, vm.node, task, key)
             vm.conf[key] = format_drive(Drive(target.volid, drive.options)) if is_drive_key(key) else target.volid
             if key in vm.plugged:
                 vm.plugged[key].volid = target.volid

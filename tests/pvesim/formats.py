@@ -28,7 +28,7 @@ def _pattern(expression: str, complaint: str) -> Check:
 
 
 def _urlencoded(value: str) -> str | None:
-    return None if re.fullmatch(r"[-%a-zA-Z0-9_.!~*'()]*", value) else "invalid urlencoded string"
+    return None if re.fullmatch(r"[-%a-zA-Z0-9_.!~*'()]*", value) else f"invalid urlencoded string: {value}"
 
 
 def _tag(value: str) -> str | None:
@@ -52,6 +52,8 @@ def _volume_id(value: str) -> str | None:
 
 
 def _boot(value: str) -> str | None:
+    if re.fullmatch(r"[acdn]{1,4}", value):
+        return None
     if not value.startswith("order=") or not value[6:]:
         return None
     for device in split_list(value[6:]):
@@ -77,12 +79,40 @@ def _dns_name(value: str) -> str | None:
     return None if _DNS.fullmatch(value) else "value does not look like a valid DNS name"
 
 
+def _storage_id(value: str) -> str | None:
+    if len(value) < 2:
+        return f"storage ID '{value}' cannot be shorter than 2 characters"
+    if not re.fullmatch(r"(?i)[a-z][a-z0-9\-_.]*[a-z0-9]", value):
+        return f"storage ID '{value}' contains illegal characters"
+    return None
+
+
+_CPU_TYPES = frozenset(
+    ["486", "athlon", "core2duo", "coreduo", "host", "kvm32", "kvm64", "max", "pentium", "pentium2", "pentium3",
+     "phenom", "qemu32", "qemu64", "Broadwell", "Cascadelake-Server", "Conroe", "Cooperlake", "EPYC", "EPYC-Genoa", "EPYC-Milan",
+     "EPYC-Rome", "GraniteRapids", "Haswell", "IvyBridge", "Nehalem", "Penryn", "SandyBridge", "SapphireRapids",
+     "Skylake-Client", "Skylake-Server", "Westmere", "x86-64-v2", "x86-64-v2-AES", "x86-64-v3", "x86-64-v4"]
+)  # fmt: skip
+
+
+def _cpu(value: str) -> str | None:
+    name = value.split(",")[0].removeprefix("cputype=")
+    base = re.sub(r"-(?:v\d+|IBRS|noTSX|noTSX-IBRS)$", "", name)
+    if name.startswith("custom-") or name in _CPU_TYPES or base in _CPU_TYPES:
+        return None
+    return f"Built-in cputype '{name}' is not defined (missing 'custom-' prefix?)"
+
+
 _CONFIG_ID = r"[a-zA-Z][a-zA-Z0-9_\-]+"
 FORMATS: dict[str, Check] = {
     "pve-vmid": _pattern(r"[1-9][0-9]{2,8}", "value does not look like a valid VM ID"),
     "pve-node": _pattern(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-]*[a-zA-Z0-9])?", "value does not look like a valid node name"),
     "pve-configid": _pattern(_CONFIG_ID, "invalid configuration ID '{value}'"),
-    "pve-storage-id": _pattern(r"(?i)[a-z][a-z0-9\-_.]*[a-z0-9]", "storage ID '{value}' contains illegal characters"),
+    "pve-storage-id": _storage_id,
+    "pve-storage-vgname": _pattern(
+        r"(?i)[a-z0-9][-_+.a-z0-9]*[-_+a-z0-9]", "lvm name '{value}' contains illegal characters"
+    ),
+    "pve-vm-cpu-conf": _cpu,
     "dns-name": _dns_name,
     "urlencoded": _urlencoded,
     "pve-tag": _tag,

@@ -1,4 +1,4 @@
-"""Calls that list what is below a path, and small ones that a world without further state can answer (9.2, recorded)."""
+"""Calls that list what is below a path, and small ones that need no state of their own (9.2, recorded)."""
 
 from collections.abc import Sequence
 from typing import Any

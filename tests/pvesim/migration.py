@@ -12,6 +12,7 @@ from tests.pvesim.errors import die, param_error
 from tests.pvesim.state import Vm
 from tests.pvesim.tasks import Task
 from tests.pvesim.vmconfig import check_lock, config_lock, get_vm, save
+from tests.pvesim.vmstatus import memory_mib
 
 
 def _local_disks(call: Call, vm: Vm) -> list[tuple[str, str, int]]:
@@ -35,7 +36,7 @@ async def get_preconditions(call: Call) -> Any:
         "running": int(vm.running), "allowed_nodes": others, "not_allowed_nodes": {name: {} for name in others},
         "local_disks": [
             {"volid": volid, "size": size, "drivename": key, "is_unused": 0, "is_attached": 1, "is_tpmstate": 0,
-             "is_vmstate": 0, "cdrom": 0, "replicate": 1, "shared": 0}
+             "is_vmstate": 0, "is_cloudinit": 0, "cdrom": 0, "replicate": 1, "shared": 0}
             for key, volid, size in _local_disks(call, vm)
         ],
         "local_resources": [], "mapped-resources": [], "mapped-resource-info": {}, "has-dbus-vmstate": 1,
@@ -67,7 +68,17 @@ async def migrate(call: Call) -> Any:
             check_lock(vm)
             await _migrate(call, vm, target, node.ip, task)
 
-    return call.start_task("qmigrate", str(vm.vmid), work).upid
+    task = call.start_task("qmigrate", str(vm.vmid), work)
+    task.killed_text = "migration problems"
+    return task.upid
+
+
+def _transfer_s(call: Call, vm: Vm) -> float:
+    profile = call.world.profile
+    if not vm.running or not profile.power_s:
+        return profile.power_s
+    memory_kib = memory_mib(vm) << 10
+    return max(10 * profile.power_s, memory_kib / int(call.params.get("bwlimit", memory_kib)))
 
 
 async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) -> None:
@@ -98,7 +109,7 @@ async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) 
             say("aborting phase 1 - cleanup resources")
             say(f"ERROR: migration aborted {duration()}: {problem}")
             raise die("migration aborted")
-        await world.clock.sleep(world.profile.power_s)
+        await world.clock.sleep(_transfer_s(call, vm))
         vm.node = target
         say(f"migration finished successfully {duration()}")
     finally:

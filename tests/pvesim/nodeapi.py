@@ -28,7 +28,8 @@ async def get_status(call: Call) -> Any:
                    "avail": node.maxdisk_bytes * 8 // 10},
         "cpu": 0.05, "wait": 0, "idle": 0, "loadavg": ["0.10", "0.10", "0.10"],
         "cpuinfo": {"cpus": node.maxcpu, "cores": node.maxcpu, "sockets": 1, "model": "Simulated CPU",
-                    "mhz": "2500.000", "hvm": "0", "flags": "fpu", "user_hz": 100},
+                    "mhz": "2500.000", "hvm": "0", "flags": "fpu", "user_hz": 100,
+                    "family": "6", "vendor": "GenuineIntel"},
         "ksm": {"shared": 0},
     }  # fmt: skip
 
@@ -39,13 +40,18 @@ async def get_version(call: Call) -> Any:
 
 
 async def get_network(call: Call) -> Any:
-    """Interfaces."""
-    return Unordered(
-        [
-            {"iface": "eth0", "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual",
-             "families": ["inet"]},
-        ]
-    )  # fmt: skip
+    """Interfaces; a name that begins with vmbr is a bridge."""
+    node = call.world.nodes.find(call.node) or call.world.nodes.first
+    entries: list[dict[str, Any]] = Unordered()
+    for name in node.interfaces:
+        entry: dict[str, Any] = {
+            "iface": name, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual",
+            "families": ["inet"],
+        }  # fmt: skip
+        if name.startswith("vmbr"):
+            entry |= {"type": "bridge", "autostart": 1, "bridge_ports": "eth0", "bridge_stp": "off", "bridge_fd": "0"}
+        entries.append(entry)
+    return entries
 
 
 ROUTES: Routes = {

@@ -58,9 +58,9 @@ class Nodes:
         """Raise what the proxying host meets: 500 for a name it cannot resolve, 595 for a host it cannot reach."""
         node = self._by_name.get(name)
         if node is None:
-            raise die(
-                f"hostname lookup '{name}' failed - failed to get address info for: {name}: Name or service not known"
-            )
+            # The resolver's own words; a cluster asks a name server that does not answer.
+            reason = "Temporary failure in name resolution" if clustered else "Name or service not known"
+            raise die(f"hostname lookup '{name}' failed - failed to get address info for: {name}: {reason}")
         if node.dark == "no-pveproxy" or (node.dark == "no-pvedaemon" and protected):
             raise ApiError(595, "Connection refused", bare=True)
         if node.dark == "cut":

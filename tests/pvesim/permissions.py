@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.pvesim.access import Access, Identity
-from tests.pvesim.errors import denied
+from tests.pvesim.errors import ApiError, denied
 
 
 class PermissionChecker:
@@ -24,7 +24,7 @@ class PermissionChecker:
             return
         check = permissions.get("check")
         if check is None:
-            raise denied()
+            raise ApiError(403, "Permission check failed (user != root@pam)")
         self._evaluate(who, check, params, silent=False)
 
     def require(self, who: Identity, path: str, *privileges: str) -> None:

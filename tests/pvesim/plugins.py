@@ -16,6 +16,8 @@ from tests.pvesim.state import Storage
 _EXTENSIONS = r"raw|qcow2|vmdk|subvol"
 _FILE_NAME = re.compile(rf"((?:base-)?[^/\s]+\.({_EXTENSIONS}))")
 LVM_EXTENT_BYTES = 4 << 20
+MAX_FILE_NAME_BYTES = 255
+MAX_IMAGE_BYTES = (1 << 56) - 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,15 @@ class DirPlugin:
         if match is None:
             raise die(f"unable to parse volume filename '{filename}'")
         return f"{vmid}/{filename}", match[2]
+
+    def check_limits(self, storage: Storage, name: str, size_bytes: int, fmt: str) -> None:
+        """What the file system below cannot hold; qemu-img's words."""
+        path = self.path(storage, name)
+        complaint = f"unable to create image: qemu-img: {path}: "
+        if len(name.rsplit("/", 1)[-1].encode()) > MAX_FILE_NAME_BYTES:
+            raise die(f"{complaint}Could not create '{path}': File name too long")
+        if size_bytes > MAX_IMAGE_BYTES:
+            raise die(f"{complaint}The image size is too large for file format '{fmt}'")
 
     def parse(self, storage: Storage, name: str) -> ParsedName:
         """Take a name apart; 500 when it is none of this plugin."""
@@ -162,6 +173,9 @@ class LvmThinPlugin(DirPlugin):
         if match is None:
             raise die(f"unable to parse lvm volume name '{name}'")
         return ParsedName("images", int(match[2]), "raw", is_base=match[1] == "base")
+
+    def check_limits(self, storage: Storage, name: str, size_bytes: int, fmt: str) -> None:
+        """None that are simulated."""
 
     def path(self, storage: Storage, name: str) -> str:
         """The device node on the host."""

@@ -3,6 +3,7 @@
 Must not allocate or free anything.
 """
 
+import re
 from typing import Any
 
 from tests.pvesim import hotplug
@@ -61,10 +62,24 @@ async def start_vm(call: Call, vm: Vm) -> None:
     if vm.is_template:
         raise die("you can't start a vm if it's a template")
     await apply_pending(call, vm)
+    _check_needs(call, vm)
     await world.clock.sleep(world.profile.power_s)
     await hotplug.plug_all(world, vm)
     vm.power, vm.paused, vm.guest_dead = "running", False, False
     vm.started_at, vm.qemu_pid = world.clock.monotonic(), world.tasks.next_pid()
+
+
+def _check_needs(call: Call, vm: Vm) -> None:
+    """What a start needs besides disks: cloud-init snippets and bridges."""
+    for part in vm.conf.get("cicustom", "").split(","):
+        volid = part.partition("=")[2]
+        if volid and call.world.storages.find_volume(volid, vm.node) is None:
+            raise die(f"volume '{volid}' does not exist")
+    node = call.world.nodes.find(vm.node)
+    for key, value in sorted(vm.conf.items()):
+        bridge = re.search(r"(?:^|,)bridge=([^,]+)", value) if re.fullmatch(r"net\d+", key) else None
+        if bridge and node is not None and bridge[1] not in node.interfaces:
+            raise die(f"bridge '{bridge[1]}' does not exist")
 
 
 async def power_off(call: Call, vm: Vm) -> None:

@@ -3,10 +3,11 @@
 _VM_ADMIN = [
     "VM.Config.Disk", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network", "VM.Config.HWType", "VM.Config.Options",
     "VM.Allocate", "VM.Clone", "VM.Migrate", "VM.Snapshot", "VM.Snapshot.Rollback", "VM.Replicate",
+    "VM.GuestAgent.Unrestricted",
 ]  # fmt: skip
 _VM_USER = [
     "VM.Config.CDROM", "VM.Config.Cloudinit", "VM.Console", "VM.Backup", "VM.PowerMgmt", "VM.GuestAgent.FileRead",
-    "VM.GuestAgent.FileWrite", "VM.GuestAgent.FileSystemMgmt", "VM.GuestAgent.Unrestricted",
+    "VM.GuestAgent.FileWrite", "VM.GuestAgent.FileSystemMgmt",
 ]  # fmt: skip
 _VM_AUDIT = ["VM.Audit", "VM.GuestAgent.Audit"]
 _SYS_ROOT = ["Sys.PowerMgmt", "Sys.Modify", "Sys.Incoming", "Sys.AccessNetwork"]

@@ -25,6 +25,35 @@ _INDEXED = {
     "usb": 14, "hostpci": 16, "numa": 8, "virtiofs": 10, "link": 8,
 }  # fmt: skip
 _INDEXED_NAME = re.compile(r"([a-z]+)(\d+)")
+# Named formats that are property strings.
+_PROPERTY_FORMATS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "pve-qm-ipconfig": {name: {"type": "string", "optional": 1} for name in ("ip", "ip6", "gw", "gw6")},
+    "pve-qm-cicustom": {name: {"type": "string", "optional": 1} for name in ("user", "network", "meta", "vendor")},
+}
+_ON_VM: dict[str, dict[str, Any]] = {
+    "node": {"type": "string", "format": "pve-node"},
+    "vmid": {"type": "integer", "format": "pve-vmid"},
+}
+# Calls that the data lacks: (method, path) -> the same shape as in the data.
+_MISSING_CALLS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("GET", "/nodes/{node}/qemu/{vmid}/feature"): {
+        "params": {
+            **_ON_VM,
+            "feature": {"type": "string", "enum": ["snapshot", "clone", "copy"]},
+            "snapname": {"type": "string", "format": "pve-configid", "optional": 1},
+        },
+        "permissions": {"check": ["perm", "/vms/{vmid}", ["VM.Audit"]]},
+        "protected": 1,
+        "proxyto": "node",
+    },
+    ("POST", "/nodes/{node}/qemu/{vmid}/vncproxy"): {
+        "params": _ON_VM,
+        "permissions": {"check": ["perm", "/vms/{vmid}", ["VM.Console"]]},
+        "protected": 1,
+        "proxyto": "node",
+    },
+    ("GET", "/access/domains"): {"permissions": {"user": "world"}},
+}
 # Parameters that 9.2 has and the data (9.1) lacks.
 _ADDED: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("POST", "/nodes/{node}/qemu/{vmid}/config"): {
@@ -102,6 +131,9 @@ def check_value(spec: Mapping[str, Any], value: Any, path: str) -> str | None:
     if isinstance(fmt, Mapping):
         if (why := check_property_string(text, fmt, path)) is not None:
             return f"invalid format - {why}\n"
+    elif isinstance(fmt, str) and fmt in _PROPERTY_FORMATS:
+        if (why := check_property_string(text, _PROPERTY_FORMATS[fmt], path)) is not None:
+            return f"invalid format - {why}\n"
     elif isinstance(fmt, str) and (why := check_format(fmt, text)) is not None:
         return f"invalid format - {why}\n"
     return _check_text(spec, text) or _check_range(spec, text)
@@ -178,18 +210,11 @@ class ApiSchema:
 
     def __init__(self, raw: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         self._by_template: dict[str, dict[str, Endpoint]] = {}
-        for template, methods in raw.items():
-            for method, spec in methods.items():
-                self.add(
-                    Endpoint(
-                        method,
-                        template,
-                        {**spec.get("params", {}), **_ADDED.get((method, template), {})},
-                        spec.get("permissions", {}),
-                        bool(spec.get("protected")),
-                        spec.get("proxyto") == "node",
-                    )
-                )
+        known = {(method, template): spec for template, methods in raw.items() for method, spec in methods.items()}
+        for (method, template), spec in {**known, **_MISSING_CALLS}.items():
+            params = {**spec.get("params", {}), **_ADDED.get((method, template), {})}
+            permissions, proxied = spec.get("permissions", {}), spec.get("proxyto") == "node"
+            self.add(Endpoint(method, template, params, permissions, bool(spec.get("protected")), proxied))
 
     def add(self, endpoint: Endpoint) -> None:
         """Make one more endpoint known."""

@@ -216,10 +216,12 @@ def _forget(call: Call, vm: Vm, snapshot: Snapshot) -> None:
             other.parent = snapshot.parent
     if vm.parent == snapshot.name:
         vm.parent = snapshot.parent
-    used = {drive.file for conf in (vm.conf, *(s.conf for s in vm.snapshots.values())) for _, drive in drives_of(conf)}
-    for _, drive in sorted(drives_of(snapshot.conf)):
-        if not drive.is_cdrom and drive.file not in used:
-            keep_unused(vm, drive.file)
+    used = {drive.file for _, drive in drives_of(vm.conf)}
+    disks = [drive.file for _, drive in sorted(drives_of(snapshot.conf)) if not drive.is_cdrom]
+    # Numbered among the snapshot's own disks; another snapshot that still has the volume does not count.
+    for number, volid in enumerate(disks):
+        if volid not in used:
+            keep_unused(vm, volid, wish=number)
     save(call.world, vm)
 
 

@@ -25,6 +25,7 @@ class Node:
     dark: Darkness = ""
     dark_since: float = 0.0
     agents_slow_s: float = 0.0
+    interfaces: list[str] = field(default_factory=lambda: ["eth0", "vmbr0"])
     workers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
 
 

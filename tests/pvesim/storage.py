@@ -22,6 +22,7 @@ class Storages:
         self.volumes: dict[tuple[str, str, str], Volume] = {}
         # Storages whose lock someone holds: allocation and deletion time out after 10 s.
         self.locked: set[str] = set()
+        self.quorate = True
 
     def find(self, storage_id: str) -> Storage | None:
         """The definition, if any."""
@@ -179,6 +180,9 @@ class Storages:
         return plugin_of(storage).path(storage, volume.name)
 
     async def _take_lock(self, storage: Storage) -> None:
+        if storage.shared and not self.quorate:
+            await self._clock.sleep(10)
+            raise die(f"cfs-lock 'storage-{storage.storage_id}' error: no quorum!")
         if storage.storage_id not in self.locked:
             return
         await self._clock.sleep(10)

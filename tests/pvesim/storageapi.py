@@ -104,7 +104,8 @@ async def update(call: Call) -> Any:
 
 async def delete(call: Call) -> Any:
     """Forget a definition; what lies there stays."""
-    call.world.storages.get(call.params["storage"])
+    if call.world.storages.find(call.params["storage"]) is None:
+        raise die(f"delete storage failed: storage '{call.params['storage']}' does not exist")
     del call.world.storages.definitions[call.params["storage"]]
 
 

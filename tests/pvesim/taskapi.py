@@ -6,7 +6,7 @@ from typing import Any
 from tests.pvesim.answers import WithExtra
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.clusterapi import task_entry
-from tests.pvesim.errors import ApiError, param_error
+from tests.pvesim.errors import param_error
 from tests.pvesim.tasks import Task
 
 _UPID = re.compile(
@@ -14,13 +14,13 @@ _UPID = re.compile(
 )
 
 
-def _find(call: Call) -> Task | None:
+def _find(call: Call, privilege: str = "Sys.Audit") -> Task | None:
     upid = call.params["upid"]
     match = _UPID.fullmatch(upid)
     if match is None:
-        raise ApiError(400, f"unable to parse worker upid '{upid}'")
+        raise param_error(upid="unable to parse worker upid")
     if match[7] != call.who.auth_id:
-        call.require(f"/nodes/{call.node}", "Sys.Audit")
+        call.require(f"/nodes/{call.node}", privilege)
     task = call.world.tasks.by_upid.get(upid)
     return task if task is not None and task.node == call.node else None
 
@@ -49,8 +49,10 @@ async def get_log(call: Call) -> Any:
 
 
 async def stop(call: Call) -> Any:
-    """Stopping a finished task is harmless."""
-    _find(call)
+    """Kill it; stopping a finished task is harmless."""
+    task = _find(call, "Sys.Modify")
+    if task is not None:
+        await call.world.tasks.kill(task)
 
 
 async def get_task(call: Call) -> Any:
@@ -59,16 +61,22 @@ async def get_task(call: Call) -> Any:
 
 
 async def get_list(call: Call) -> Any:
-    """Tasks of this node; without Sys.Audit the caller's own."""
+    """Tasks of this node; without Sys.Audit the caller's own. `source`: archive (ended), active (running), or all."""
     audit = call.may(f"/nodes/{call.node}", "Sys.Audit")
-    tasks = [t for t in reversed(list(call.world.tasks.by_upid.values())) if t.node == call.node and t.exitstatus]
+    source = call.params.get("source", "archive")
+    tasks = [
+        t
+        for t in reversed(list(call.world.tasks.by_upid.values()))
+        if t.node == call.node and source in ("all", "active" if t.exitstatus is None else "archive")
+    ]
     if "vmid" in call.params:
         tasks = [t for t in tasks if t.id == call.params["vmid"]]
     if call.flag("errors"):
         tasks = [t for t in tasks if t.failed]
     visible = [t for t in tasks if audit or t.who == call.who]
     start, limit = int(call.params.get("start", "0")), int(call.params.get("limit", "50"))
-    return WithExtra(data=[task_entry(t) for t in visible[start : start + limit]], total=len(visible))
+    shown = [task_entry(t) for t in visible[start : start + limit]]
+    return WithExtra(data=shown, total=len(visible)) if visible else []
 
 
 ROUTES: Routes = {

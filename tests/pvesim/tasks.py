@@ -29,6 +29,9 @@ class Task:
     exitstatus: str | None = None
     endtime: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
+    runner: asyncio.Task[None] | None = None
+    # What a killed worker of this kind leaves as its exit status.
+    killed_text: str = "unexpected status"
 
     def print(self, line: str) -> None:
         """A line of the task's log."""
@@ -69,6 +72,7 @@ class Tasks:
         task = Task(upid, node, pid, pstart, now, kind, target, who)
         self.by_upid[upid] = task
         runner = asyncio.create_task(self._run(task, body, fault), name=upid)
+        task.runner = runner
         self._running.add(runner)
         runner.add_done_callback(self._running.discard)
         return task
@@ -87,7 +91,7 @@ class Tasks:
             # The block back end could not; the storage layer's own words.
             self._end(task, str(error))
         except asyncio.CancelledError:
-            self._end(task, "interrupted by signal")
+            self._end(task, task.killed_text)
             raise
         except Exception as error:
             self._end(task, f"simulator fault: {error!r}")
@@ -114,6 +118,12 @@ class Tasks:
         except TimeoutError:
             return False
         return True
+
+    async def kill(self, task: Task) -> None:
+        """Stop a worker; returns when it has ended."""
+        if task.runner is not None and not task.runner.done():
+            task.runner.cancel()
+            await asyncio.wait({task.runner})
 
     async def settle(self) -> None:
         """Wait until no task runs (those that a task starts included)."""

@@ -132,12 +132,12 @@ def add_unused(world: "World", vm: Vm, volid: str) -> None:
     keep_unused(vm, volid)
 
 
-def keep_unused(vm: Vm, volid: str) -> None:
-    """Note a volume under the lowest free unusedN, whoever owns it; once only."""
+def keep_unused(vm: Vm, volid: str, wish: int = 0) -> None:
+    """Note a volume under the lowest free unusedN from `wish` on, whoever owns it; once only."""
     taken = {key: parse_drive(value).file for key, value in vm.conf.items() if key.startswith("unused")}
     if volid in taken.values():
         return
-    number = 0
+    number = wish
     while f"unused{number}" in taken:
         number += 1
     vm.conf[f"unused{number}"] = volid

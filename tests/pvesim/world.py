@@ -50,7 +50,6 @@ class World:
     ) -> None:
         self.region = region
         self.cluster_name = cluster_name
-        self.quorate = True
         self.rng = random.Random(seed)  # noqa: S311 - a reproducible world, no secret
         self.profile = profile
         self.clock = SimClock(epoch)
@@ -77,6 +76,15 @@ class World:
         from tests.pvesim.worldfile import build_world
 
         return build_world(raw, blocks=blocks)
+
+    @property
+    def quorate(self) -> bool:
+        """Whether the hosts that clients talk to are in the majority."""
+        return self.storages.quorate
+
+    @quorate.setter
+    def quorate(self, value: bool) -> None:
+        self.storages.quorate = value
 
     def count(self, kind: Any = None, *, since: int = 0) -> int:
         """How many requests there were, of one kind or of all."""
@@ -162,7 +170,14 @@ class World:
             text = "duplicate parameter (already defined in URI) with conflicting values!"
             raise param_errors(dict.fromkeys(duplicates, text))
         merged = {**params, **match.path_params}
-        self.permissions.check_endpoint(who, match.endpoint.permissions, merged)
+        try:
+            self.permissions.check_endpoint(who, match.endpoint.permissions, merged)
+        except ApiError as error:
+            if not match.endpoint.template.endswith("/upload"):
+                raise
+            # Uploads are refused while the credentials are checked: no body, and the same delay.
+            await self.clock.sleep(self.profile.auth_failure_s)
+            raise ApiError(error.status, error.message, bare=True) from error
         node = self.nodes.first.name if not request.node else request.node
         if match.endpoint.proxied and merged["node"] not in ("localhost", node):
             node = merged["node"]

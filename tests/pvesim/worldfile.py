@@ -66,6 +66,8 @@ def _add_node(world: World, number: int, name: str, spec: Mapping[str, Any]) -> 
     node.maxcpu = int(spec.get("cpus", node.maxcpu))
     node.maxmem_bytes = parse_size(str(spec.get("memory", "32G")))
     node.maxdisk_bytes = parse_size(str(spec.get("disk", "100G")))
+    if "interfaces" in spec:
+        node.interfaces = _as_list(spec["interfaces"])
     world.nodes.add(node)
 
 
@@ -94,6 +96,7 @@ def _add_access(world: World, raw: Mapping[str, Any]) -> None:
         access.users[userid] = User(
             userid, spec.get("password"), enabled=spec.get("enabled", True), groups=set(spec.get("groups", []))
         )
+        access.users[userid].email = spec.get("email", "")
     for role, privileges in raw.get("roles", {}).items():
         access.custom_roles[role] = set(_as_list(privileges))
     for full_id, spec in raw.get("tokens", {}).items():
