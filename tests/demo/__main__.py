@@ -79,7 +79,7 @@ async def play(screen: Screen, folder: Path, *, keeping: bool) -> bool:
             await stage.close()
         screen.say(
             f"All as it should be: {play.steps} steps, {play.foreground} foreground requests to Proxmox VE, "
-            f"{time.monotonic() - started:.0f} s.",
+            f"{time.monotonic() - started:.0f} s." + ("" if ability.real else " (mkfs, mount and grow were recorded)"),
             style="bold green",
         )
         if keeping:

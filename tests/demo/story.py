@@ -16,6 +16,7 @@ from csikit.pb import csi_pb2
 from tests.demo import kubelet
 from tests.demo.kubelet import Claim, Mountpoints
 from tests.demo.play import Play, Scene
+from tests.demo.processes import DemoError
 from tests.demo.setting import HOSTS, PROXMOX_DATA, PROXMOX_SHARED, REGION, WORKERS, StorageClass, Worker
 from tests.demo.stage import Stage
 
@@ -211,7 +212,10 @@ class Story:
                 ),
                 "the Pod's own mount",
             )
-            return self._use_file(scene, mounts, write=write, expected=expected)
+            try:
+                return self._use_file(scene, mounts, write=write, expected=expected)
+            except OSError as error:
+                raise DemoError(f"{claim.name}: the Pod cannot use its volume: {error}", where.name) from error
 
     def _use_file(self, scene: Scene, mounts: Mountpoints, *, write: bool, expected: str) -> str:
         df = ""
