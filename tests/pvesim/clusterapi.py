@@ -93,7 +93,7 @@ async def get_resources(call: Call) -> Any:
             if storage.disabled or not call.may(f"/storage/{storage.storage_id}", "Datastore.Audit"):
                 continue
             entries.extend(storage_resource(call, storage, n) for n in world.nodes if storage.is_on(n.name))
-    if wanted in (None, "sdn") and call.may_any("/sdn/zones/localnetwork", "SDN.Audit", "SDN.Use"):
+    if wanted is None and call.may_any("/sdn/zones/localnetwork", "SDN.Audit", "SDN.Use"):
         entries.extend(_network_entry(n) for n in world.nodes if world.nodes.dark_for(n) < UNKNOWN_AFTER_S)
     return entries
 
@@ -149,7 +149,8 @@ async def get_tasks(call: Call) -> Any:
         if audit or task.who.userid == call.who.auth_id:
             entry = task_entry(task)
             del entry["pid"], entry["pstart"]
-            entries.append(entry | ({"saved": "1"} if task.exitstatus is not None else {}))
+            # The newest was just written and is still a number; the others were read back as text.
+            entries.append(entry | {"saved": "1" if entries else 1})
     return entries
 
 

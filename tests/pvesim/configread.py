@@ -6,6 +6,7 @@ from tests.pvesim.agentapi import has_agent
 from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.errors import die
+from tests.pvesim.state import Vm
 from tests.pvesim.vmconfig import get_vm, shown, shown_pending, typed
 from tests.pvesim.vmstatus import vm_summary
 
@@ -44,11 +45,10 @@ async def get_current(call: Call) -> Any:
     world = call.world
     entry = vm_summary(world, vm)
     entry.pop("template", None)
-    qmp = "stopped" if not vm.running else ("paused" if vm.paused else "running")
     ha: dict[str, Any] = {"managed": 0}
     if world.ha.is_managed(vm.vmid):
         ha = {"managed": 1, "state": world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")}
-    entry |= {"qmpstatus": qmp, "ha": ha}
+    entry |= {"qmpstatus": _qmp_status(vm), "ha": ha}
     if "vga" in vm.conf:
         entry["clipboard"] = None
     if vm.is_template:
@@ -61,11 +61,18 @@ async def get_current(call: Call) -> Any:
 async def get_list(call: Call) -> Any:
     """VMs on this node that the caller may audit."""
     world = call.world
-    return Unordered(
-        vm_summary(world, vm)
-        for vm in world.vms.values()
-        if vm.node == call.node and call.may(f"/vms/{vm.vmid}", "VM.Audit")
-    )
+    entries: list[dict[str, Any]] = Unordered()
+    for vm in world.vms.values():
+        if vm.node == call.node and call.may(f"/vms/{vm.vmid}", "VM.Audit"):
+            entry = vm_summary(world, vm)
+            entries.append(entry | ({"qmpstatus": _qmp_status(vm)} if call.flag("full") else {}))
+    return entries
+
+
+def _qmp_status(vm: Vm) -> str:
+    if not vm.running:
+        return "stopped"
+    return "paused" if vm.paused else "running"
 
 
 ROUTES: Routes = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.pvesim.call import Call
 from tests.pvesim.drives import Drive, is_drive_key, parse_drive
-from tests.pvesim.errors import die, param_error
+from tests.pvesim.errors import die, param_error, param_errors
 from tests.pvesim.volaccess import check_volume_access
 
 _OPTIONS = {
@@ -84,7 +84,7 @@ def _check_drive(call: Call, vmid: int | None, key: str, drive: Drive) -> None:
             raise die("no storage ID specified (and no default storage)")
         call.require(f"/storage/{storage_id}", "Datastore.AllocateSpace")
         if "import-from" in drive.options:
-            check_volume_access(call, vmid, drive.options["import-from"])
+            _check_import(call, vmid, key, drive)
         storage = call.world.storages.get(storage_id)
         if "images" not in storage.content:
             raise param_error(storage=f"storage '{storage_id}' does not support vm images")
@@ -92,6 +92,18 @@ def _check_drive(call: Call, vmid: int | None, key: str, drive: Drive) -> None:
     check_volume_access(call, vmid, drive.file)
     if ":" in drive.file and call.world.storages.parse(drive.file).content not in ("images", "iso"):
         raise param_error(**{key: "content type needs to be 'images' or 'iso'"})
+
+
+def _check_import(call: Call, vmid: int | None, key: str, drive: Drive) -> None:
+    """Copying from another VM's disk needs VM.Clone there, whatever the rights on its storage are."""
+    source = drive.options["import-from"]
+    if drive.new_disk is None or drive.new_disk[1]:
+        raise param_errors({key: "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>"})
+    if source.startswith("/"):
+        check_volume_access(call, vmid, source)
+    owner = call.world.storages.parse(source).owner
+    if owner is not None and owner != vmid:
+        call.require(f"/vms/{owner}", "VM.Clone")
 
 
 def check_set_rights(call: Call, sets: Mapping[str, str]) -> None:

@@ -132,6 +132,7 @@ async def put(call: Call) -> Any:
     """Synchronous; answers null."""
     change = parse_change(call)
     vm = get_vm(call)
+    _check(vm, change)
     async with config_lock(vm):
         _recheck(call, vm, change)
         await _apply(call, vm, change, None)
@@ -354,7 +355,7 @@ async def apply_pending(call: Call, vm: Vm, errors: dict[str, str] | None = None
             await _let_go(call, vm, key, force=force)
         except ApiError as error:
             if errors is not None:
-                errors[key] = error.message
+                errors[key] = f"unable to apply pending change {key} : {error.task_text}\n"
             continue
         vm.conf.pop(key, None)
         vm.pending_delete.pop(key, None)

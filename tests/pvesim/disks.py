@@ -25,9 +25,8 @@ async def create_disk(call: Call, vm: Vm, key: str, drive: Drive, task: Task | N
     volume = storages.get_for_attach(drive.file, vm.node)
     wanted = drive.options.get("format")
     if wanted is not None and wanted != volume.format:
-        raise die(
-            f"cannot use volume {drive.file} - 'format={wanted}' option different from storage format '{volume.format}'"
-        )
+        problem = f"'format={wanted}' option different from storage format '{volume.format}'"
+        raise die(f"drive '{key}' - volume '{drive.file}' - {problem}")
     drive = drive.with_options(format=None)
     if not drive.is_cdrom or drive.options.get("media") == "cdrom":
         drive = drive.with_options(size=format_size(volume.size_bytes))
@@ -55,7 +54,10 @@ async def _import(call: Call, vm: Vm, key: str, drive: Drive, task: Task | None)
     """A copy of a volume under a new name that the VM owns."""
     storages = call.world.storages
     storage = storages.activate((drive.new_disk or ("", 0.0))[0], vm.node)
-    source = storages.get_for_attach(drive.options["import-from"], vm.node)
+    source_id = drive.options["import-from"]
+    source = storages.find_volume(source_id, vm.node)
+    if source is None:
+        raise die(f"cannot import from '{source_id}' - could not get size of {source_id}")
     target = await copy_volume(call, source, vm.vmid, storage, drive.options.get("format"), vm.node, task)
     options = drive.with_options(
         **{"import-from": None, "format": None, "size": format_size(source.size_bytes)}

@@ -67,7 +67,7 @@ async def get_status(call: Call) -> Any:
         state = spec["state"]
         entries.append(
             {"id": f"service:{sid}", "type": "service", "sid": sid, "node": node, "state": state, "crm_state": state,
-             "request_state": state, "status": f"{sid} ({node}, {state})", **spec}
+             "request_state": state, "status": f"{sid} ({node}, {state})", "failback": 1, **spec}
         )  # fmt: skip
     return entries
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.pvesim.drives import Drive, drives_of, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, die
-from tests.pvesim.state import Plugged, Vm
+from tests.pvesim.state import Plugged, Vm, Volume
 from tests.pvesim.vmconfig import add_unused, boot_order
 
 if TYPE_CHECKING:
@@ -57,10 +57,11 @@ async def plug(world: "World", vm: Vm, key: str, drive: Drive) -> None:
     if drive.is_cdrom:
         return
     volume = world.storages.get_for_attach(drive.file, vm.node)
+    if drive.options.get("snapshot") == "1":
+        raise die("'snapshot' option is not yet supported for '-blockdev'")
     await world.clock.sleep(world.profile.plug_s)
     plugged = Plugged(key, drive.file, drive.options.get("wwn"), drive.options.get("serial"))
-    vm.plugged[key] = plugged
-    await world.blocks.plug(vm, plugged, volume)
+    await _appear(world, vm, plugged, volume)
 
 
 async def unplug(world: "World", vm: Vm, key: str) -> None:
@@ -88,8 +89,17 @@ async def unplug(world: "World", vm: Vm, key: str) -> None:
     await world.clock.sleep(world.profile.unplug_poll_s)
 
 
+async def _appear(world: "World", vm: Vm, plugged: Plugged, volume: Volume) -> None:
+    vm.plugged[plugged.key] = plugged
+    volume.holders.add((vm.vmid, plugged.key))
+    await world.blocks.plug(vm, plugged, volume)
+
+
 async def _vanish(world: "World", vm: Vm, plugged: Plugged) -> None:
     vm.plugged.pop(plugged.key, None)
+    volume = world.storages.find_volume(plugged.volid, vm.node)
+    if volume is not None:
+        volume.holders.discard((vm.vmid, plugged.key))
     await world.blocks.unplug(vm, plugged)
 
 
@@ -108,8 +118,7 @@ async def plug_all(world: "World", vm: Vm) -> None:
         world.storages.get_for_attach(drive.file, vm.node)
     for key, drive in drives:
         plugged = Plugged(key, drive.file, drive.options.get("wwn"), drive.options.get("serial"))
-        vm.plugged[key] = plugged
-        await world.blocks.plug(vm, plugged, world.storages.get_for_attach(drive.file, vm.node))
+        await _appear(world, vm, plugged, world.storages.get_for_attach(drive.file, vm.node))
 
 
 async def unplug_all(world: "World", vm: Vm) -> None:

@@ -131,6 +131,10 @@ class DirPlugin:
         tail = f"size={size_bytes} lazy_refcounts=off refcount_bits=16"
         return [f"Formatting '{path}', fmt={fmt} cluster_size=65536 {details} {tail}"]
 
+    def in_use_error(self, storage: Storage, name: str) -> ApiError | None:
+        """Deleting what a running guest has open: a file is unlinked and stays open, so nothing refuses."""
+        return None
+
     def freed_lines(self, name: str) -> list[str]:
         """What deleting a volume that exists prints."""
         return []
@@ -208,6 +212,11 @@ class LvmThinPlugin(DirPlugin):
     def delete_missing(self, storage: Storage, name: str) -> str:
         """lvmthin succeeds without a word."""
         return ""
+
+    def in_use_error(self, storage: Storage, name: str) -> ApiError | None:
+        """lvremove refuses an open volume."""
+        volume = f"{storage.options.get('vgname', 'pve')}/{name}"
+        return die(f"lvremove '{volume}' error:   Logical volume {volume} in use.")
 
     def freed_lines(self, name: str) -> list[str]:
         """lvremove's own line."""
@@ -293,6 +302,10 @@ class RbdPlugin(LvmThinPlugin):
     def format_line(self, storage: Storage, name: str, fmt: str, size_bytes: int) -> list[str]:
         """rbd create prints nothing."""
         return []
+
+    def in_use_error(self, storage: Storage, name: str) -> ApiError | None:
+        """rbd rm refuses an image with watchers."""
+        return die(f"rbd rm '{name}' error: rbd: error: image still has watchers")
 
     def freed_lines(self, name: str) -> list[str]:
         """rbd rm shows its progress."""

@@ -220,7 +220,7 @@ def _forget(call: Call, vm: Vm, snapshot: Snapshot) -> None:
     disks = [drive.file for _, drive in sorted(drives_of(snapshot.conf)) if not drive.is_cdrom]
     # Numbered among the snapshot's own disks; another snapshot that still has the volume does not count.
     for number, volid in enumerate(disks):
-        if volid not in used:
+        if volid not in used and call.world.storages.find_volume(volid, vm.node) is not None:
             keep_unused(vm, volid, wish=number)
     save(call.world, vm)
 

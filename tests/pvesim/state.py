@@ -64,7 +64,8 @@ class Volume:
     parent: str | None = None
     used_bytes: int = 4096
     snapshots: dict[str, int] = field(default_factory=dict)
-    unlinked: bool = False
+    # (vmid, slot) of the running guests that have it open.
+    holders: set[tuple[int, str]] = field(default_factory=set)
 
     @property
     def volid(self) -> str:

@@ -106,9 +106,7 @@ class Storages:
     def used_bytes(self, storage: Storage, node: str) -> int:
         """Space taken: what others use, and the volumes (files and thin volumes are sparse)."""
         thick = storage.type == "lvm"
-        return storage.base_used_bytes + sum(
-            v.size_bytes if thick else v.used_bytes for v in self.on(storage, node) if not v.unlinked
-        )
+        return storage.base_used_bytes + sum(v.size_bytes if thick else v.used_bytes for v in self.on(storage, node))
 
     def put(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
         """Record a volume without allocating (worlds are built with it)."""
@@ -140,13 +138,15 @@ class Storages:
         storage, name = self.split(volid)
         plugin = plugin_of(storage)
         await self._take_lock(storage)
-        volume = self.volumes.pop(self._key(storage, node, name), None)
+        volume = self.volumes.get(self._key(storage, node, name))
         if volume is None:
             if plugin.deleting_missing_fails:
                 raise die(plugin.delete_missing(storage, name))
             missing = plugin.delete_missing(storage, name)
             return [missing] if missing else []
-        volume.unlinked = True
+        if volume.holders and (refusal := plugin.in_use_error(storage, name)) is not None:
+            raise refusal
+        del self.volumes[self._key(storage, node, name)]
         await self._blocks.free(volume)
         return plugin.freed_lines(name)
 

@@ -133,3 +133,6 @@ def _add_vm(world: World, vmid: int, spec: Mapping[str, Any]) -> None:
         for key, drive in drives_of(vm.conf):
             if not drive.is_cdrom:
                 vm.plugged[key] = Plugged(key, drive.file, drive.options.get("wwn"), drive.options.get("serial"))
+                volume = world.storages.find_volume(drive.file, vm.node)
+                if volume is not None:
+                    volume.holders.add((vmid, key))
