@@ -31,7 +31,9 @@ def main() -> int:
     rows = report.rows(outcomes)
     for row in rows:
         if args.family.lower() in row["name"].lower():
-            sys.stdout.write(f"{'ok ' if row['ok'] else 'LOW'} {row['value']:5.1f} % (goal {row['goal']:5.1f}) {row['name']}\n")
+            sys.stdout.write(
+                f"{'ok ' if row['ok'] else 'LOW'} {row['value']:5.1f} % (goal {row['goal']:5.1f}) {row['name']}\n"
+            )
     report.write_build_report(outcomes)
     return 0 if all(row["ok"] for row in rows) else 1
 

@@ -7,8 +7,8 @@ Equal means, all of it:
   without process id and time, digests, line numbers, temporary names and byte counts replaced by a mark;
 * the same kind of body (none, plain text, JSON) and the same shape of JSON: objects by key, scalars by type (null,
   boolean, number, string), recursively;
-* lists by the union of their elements' shapes, since their length and order follow from what was measured when. An empty
-  list equals only an empty one. Entries that name themselves by `key` (a VM's /pending) are compared key by key.
+* lists by the union of their elements' shapes, since their length and order follow from what was measured when. An
+  empty list equals only an empty one. Entries that name themselves by `key` (a VM's /pending) are compared key by key.
 * a string that is the whole answer (a volume's id, a UPID) by its normalised text.
 
 Must not be lenient anywhere else: a difference that should be allowed is written here, for every call alike.

@@ -1,7 +1,7 @@
 """From the recordings' names for callers to headers that the simulated world accepts.
 
-Token secrets and tickets are the world's own; the recorded ones are masked. Must not give a caller rights: users, tokens
-and ACLs come from the replayed requests or from `outside.py`.
+Token secrets and tickets are the world's own; the recorded ones are masked. Must not give a caller rights: users,
+tokens and ACLs come from the replayed requests or from `script.py`.
 """
 
 from tests.contract.recordings import Recording
@@ -43,22 +43,28 @@ class Credentials:
 
     def headers(self, recording: Recording) -> dict[str, str]:
         """Authorization or cookie, as the recorder sent them."""
-        auth = recording.auth
-        if auth is None:
-            return self._as_root(recording)
-        if auth.startswith("RAW:"):
+        if recording.auth is None:
+            if recording.path in ("/access/ticket", "/access/domains") or recording.note == "version as None":
+                return {}
+            headers = self.ticket()
+            if "without CSRF" in recording.note:
+                del headers["csrfpreventiontoken"]
+            return headers
+        if recording.auth.startswith("RAW:"):
             secret = ensure_token(self._world, TOKENS["csi"]).secret
-            return {"authorization": auth.removeprefix("RAW:").replace(_RECORDED_SECRET, secret)}
+            return {"authorization": recording.auth.removeprefix("RAW:").replace(_RECORDED_SECRET, secret)}
+        return self.token(recording.auth)
+
+    def token(self, auth: str) -> dict[str, str]:
+        """The header of a token by its name in the recordings."""
         token = ensure_token(self._world, TOKENS[auth], privsep=auth not in ("root", "csinosep"))
         return {"authorization": f"PVEAPIToken={token.full_id}={token.secret}"}
 
-    def _as_root(self, recording: Recording) -> dict[str, str]:
-        if recording.path in ("/access/ticket", "/access/domains") or recording.note == "version as None":
-            return {}
+    def ticket(self) -> dict[str, str]:
+        """root@pam's own ticket and CSRF prevention token."""
         now = self._world.clock.time()
         if now >= self._ticket_until:
             self._ticket = self._world.authenticator.issue_ticket("root@pam", now, f"{now:032x}")
             self._ticket_until = now + _TICKET_AGE_S
         ticket, csrf = self._ticket
-        cookie = {"cookie": f"PVEAuthCookie={ticket}"}
-        return cookie if "without CSRF" in recording.note else {**cookie, "csrfpreventiontoken": csrf}
+        return {"cookie": f"PVEAuthCookie={ticket}", "csrfpreventiontoken": csrf}

@@ -1,8 +1,8 @@
 """How recorded ids are called in a replay: as recorded, or renamed throughout.
 
-A replay with other VM ids, storage and host names must come to the same figure; a simulator that looked answers up could
-not. Must not know what a request means: renaming is a function of text alone, applied to requests, expected answers and
-the starting world alike.
+A replay with other VM ids, storage and host names must come to the same figure; a simulator that looked answers up
+could not. Must not know what a request means: renaming is a function of text alone, applied to requests, expected
+answers and the starting world alike.
 """
 
 import re
@@ -83,7 +83,8 @@ class Naming:
 
 AS_RECORDED = Naming()
 RENAMED = Naming(
-    vmids={n: n + 300 for n in range(100, 300)} | {n: n - 1100 for n in (*range(9001, 9031), 8888, 9998, 9999)},
+    # 100 keeps its name: it is the first id that Proxmox VE offers.
+    vmids={n: n + 300 for n in range(101, 300)} | {n: n - 1100 for n in (*range(9001, 9031), 8888, 9998, 9999)},
     storages={
         "local": "disks",
         "shared": "filer",

@@ -1,7 +1,8 @@
 """The recorded requests and answers of a Proxmox VE 9.2 API, as data. Must not interpret them.
 
-`data/pve-recordings-9.2.jsonl.gz` holds one JSON object a line, in the order of recording: a stand-alone node (`single`, and
-`single-fakelvm`, which is the same node later, with LVM storages played by a stand-in) and a cluster of three.
+`data/pve-recordings-9.2.jsonl.gz` holds one JSON object a line, in the order of recording: a stand-alone node
+(`single`, and `single-fakelvm`, which is the same node later, with LVM storages played by a stand-in) and a cluster of
+three.
 """
 
 import gzip
@@ -21,9 +22,10 @@ _UPID_TIME = re.compile(r"UPID:[^:]+:[0-9A-F]{8}:[0-9A-F]{8,9}:([0-9A-F]{8}):")
 
 @dataclass(frozen=True)
 class Recording:
-    """One request and its answer. `number` counts from 0 over the whole file; `sent_at` is the recorded node's Unix time.
+    """One request and its answer. `number` counts from 0 over the whole file.
 
-    `sent_at` is known to the second where the answer started a task, else it follows from the durations in between.
+    `sent_at` is the recorded node's Unix time: known to the second where the answer started a task, else it follows
+    from the durations in between.
     """
 
     number: int

@@ -14,12 +14,13 @@ from urllib.parse import quote, unquote, urlencode
 
 import looptime
 
-from tests.contract import outside
 from tests.contract.comparing import Answer, differences, parse_body
 from tests.contract.credentials import Credentials
 from tests.contract.families import family_of
 from tests.contract.naming import AS_RECORDED, Naming
+from tests.contract.outside import Scene
 from tests.contract.recordings import Place, Recording, load
+from tests.contract.script import edits_before
 from tests.contract.starting import starting_world
 from tests.pvesim.errors import Cut
 from tests.pvesim.requests import SimRequest
@@ -52,9 +53,7 @@ class Outcome:
 class _Stage:
     """One world and what was carried over so far."""
 
-    world: World
-    naming: Naming
-    credentials: Credentials
+    scene: Scene
     begin: float
     upids: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
@@ -72,26 +71,30 @@ async def _replay(naming: Naming) -> list[Outcome]:
     for place in places:
         recordings = [recording for recording in load() if recording.place == place]
         world = starting_world(place, naming)
-        world.clock.monotonic()
-        stage = _Stage(world, naming, Credentials(world), recordings[0].sent_at)
-        for recording in recordings:
-            outcomes.append(await _play(stage, recording))
+        scene = Scene(world, naming, Credentials(world), world.nodes.first.name)
+        stage = _Stage(scene, recordings[0].sent_at)
+        outcomes += [await _play(stage, recording) for recording in recordings]
         await world.aclose()
     return sorted(outcomes, key=lambda outcome: outcome.recording.number)
 
 
 async def _play(stage: _Stage, recording: Recording) -> Outcome:
-    world, naming = stage.world, stage.naming
+    scene, naming = stage.scene, stage.scene.naming
     await _wait_as_recorded(stage, recording)
-    outside.apply(recording.number, outside.Scene(world, naming))
+    for edit in edits_before(recording):
+        await edit(scene)
+    if recording.polled_upid and recording.polled_upid not in stage.upids and scene.sent_upid:
+        stage.upids[recording.polled_upid] = scene.sent_upid
+        scene.sent_upid = ""
     expected = Answer(recording.status, naming.text(recording.reason), naming.value(recording.body))
-    actual = await _send(world, _request(stage, recording))
-    _carry_over(stage, expected.body, actual.body)
+    _learn_digest(stage, recording)
+    actual = await _send(scene.world, _request(stage, recording))
+    _carry_over(stage, recording.body, actual.body)
     return Outcome(recording, family_of(recording), actual, tuple(differences(expected, actual)))
 
 
 async def _wait_as_recorded(stage: _Stage, recording: Recording) -> None:
-    world = stage.world
+    world = stage.scene.world
     ahead = recording.sent_at - stage.begin - world.clock.monotonic()
     if ahead > 0:
         await asyncio.sleep(ahead)
@@ -104,12 +107,12 @@ async def _wait_as_recorded(stage: _Stage, recording: Recording) -> None:
 
 
 def _request(stage: _Stage, recording: Recording) -> SimRequest:
-    naming = stage.naming
+    naming = stage.scene.naming
     extjs = isinstance(recording.body, dict) and "success" in recording.body
     form = re.fullmatch(r"format (\w+)", recording.note)
     api = form[1] if form else "extjs" if extjs else "json"
-    path = _carried(stage, naming.text(recording.path))
-    headers = stage.credentials.headers(recording)
+    path = naming.text(_carried(stage, recording.path))
+    headers = stage.scene.credentials.headers(recording)
     params = {key: _carried_value(stage, naming.value(value, key)) for key, value in recording.params.items()}
     query, body = "", b""
     if recording.raw_body is not None:
@@ -118,7 +121,9 @@ def _request(stage: _Stage, recording: Recording) -> SimRequest:
     elif recording.encoding == "json":
         body = json.dumps(params).encode()
         headers["content-type"] = "application/json"
-    elif params and (recording.encoding == "query" or (recording.method in ("GET", "DELETE") and recording.encoding == "form")):
+    elif params and (
+        recording.encoding == "query" or (recording.method in ("GET", "DELETE") and recording.encoding == "form")
+    ):
         query = urlencode(params)
     elif params:
         body = urlencode(params).encode()
@@ -126,7 +131,7 @@ def _request(stage: _Stage, recording: Recording) -> SimRequest:
     if query:
         path += ("&" if "?" in path else "?") + query
     via = re.search(r"\bvia (192\.0\.2\.\d)", recording.note)
-    node = next((node.name for node in stage.world.nodes if via and node.ip == via[1]), stage.world.nodes.first.name)
+    node = next((node.name for node in stage.scene.world.nodes if via and node.ip == via[1]), stage.scene.entry)
     return SimRequest(recording.method, f"/api2/{api}{quote(path, safe='/%:?&=+,;@!~*()$')}", headers, body, node)
 
 
@@ -145,6 +150,14 @@ def _carried_value(stage: _Stage, value: Any) -> Any:
     return _carried(stage, value) if isinstance(value, str) and _DIGEST.search(value) else value
 
 
+def _learn_digest(stage: _Stage, recording: Recording) -> None:
+    """A digest that no recorded answer held was read just before, by a request that was not recorded."""
+    digest = str(recording.params.get("digest", ""))
+    match = re.search(r"/qemu/(\d+)/", recording.path)
+    if match and digest not in stage.digests and _DIGEST.fullmatch(digest) and digest.strip("0"):
+        stage.digests[digest] = stage.scene.vm(int(match[1])).digest
+
+
 async def _send(world: World, request: SimRequest) -> Answer:
     try:
         async with asyncio.timeout(_GIVE_UP_S):
@@ -153,7 +166,7 @@ async def _send(world: World, request: SimRequest) -> Answer:
         return Answer(0, f"connection dropped {error}", "")
     except TimeoutError:
         return Answer(0, "no answer", "")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a fault of the simulator is one unequal answer, not the end of the replay
         return Answer(0, f"simulator fault: {error!r}", "")
     return Answer(response.status, response.reason, parse_body(response.body))
 

@@ -38,7 +38,15 @@ def rows(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     result = []
     for name in [OVERALL, *(name for name in figures if name != OVERALL)]:
         goal = max(OVERALL_GOAL_PERCENT, floors.get(name, 0.0)) if name == OVERALL else floors.get(name, 0.0)
-        result.append({"name": f"contract: {name}", "value": figures[name], "unit": "%", "goal": goal, "ok": figures[name] >= goal})
+        result.append(
+            {
+                "name": f"contract: {name}",
+                "value": figures[name],
+                "unit": "%",
+                "goal": goal,
+                "ok": figures[name] >= goal,
+            }
+        )
     return result
 
 
@@ -84,5 +92,6 @@ def _example(outcome: Outcome) -> Iterable[str]:
     yield f"#{recording.number} {recording.auth or '-'} {recording.method} {recording.path} {params}"[:300]
     yield f"  note: {recording.note}"
     yield f"  recorded:  {recording.status} {recording.reason} {json.dumps(recording.body)[:400]}"
-    yield f"  simulated: {outcome.simulated.status} {outcome.simulated.reason} {json.dumps(outcome.simulated.body)[:400]}"
+    simulated = outcome.simulated
+    yield f"  simulated: {simulated.status} {simulated.reason} {json.dumps(simulated.body)[:400]}"
     yield from (f"  - {line}" for line in outcome.unequal[1:8])

@@ -27,7 +27,7 @@ def starting_world(place: Place, naming: Naming, *, seed: int = 1) -> World:
         "users": {"root@pam": {"password": ROOT_PASSWORD}},
         "nodes": {naming.node(name): spec for name, spec in raw["nodes"].items()},
         "storages": {
-            naming.storage(name): spec | ({"nodes": naming.node(spec["nodes"])} if "nodes" in spec else {})
+            naming.storage(name): spec | {key: naming.text(spec[key]) for key in ("path", "nodes") if key in spec}
             for name, spec in raw["storages"].items()
         },
     }
@@ -39,7 +39,13 @@ def _single() -> dict[str, Any]:
         "nodes": {"pve1": {"ip": "192.0.2.2", **_NODE}},
         "storages": {
             "local": {"type": "dir", "path": "/var/lib/vz", "content": _ALL_CONTENT, **_DISK},
-            "shared": {"type": "dir", "path": "/srv/shared", "content": "images,rootdir,snippets", "shared": 1, **_DISK},
+            "shared": {
+                "type": "dir",
+                "path": "/srv/shared",
+                "content": "images,rootdir,snippets",
+                "shared": 1,
+                **_DISK,
+            },
             "othernode": {"type": "dir", "path": "/srv/other", "content": "images", "nodes": "pve2", **_DISK},
             "isoonly": {"type": "dir", "path": "/srv/nodisk", "content": "iso,vztmpl", "disable": 1, **_DISK},
         },
@@ -53,7 +59,13 @@ def _cluster() -> dict[str, Any]:
         "nodes": {f"pve{n}": {"ip": f"192.0.2.{n}", **_NODE} for n in (1, 2, 3)},
         "storages": {
             "local": {"type": "dir", "path": "/var/lib/vz", "content": content, **_DISK},
-            "shared": {"type": "dir", "path": "/srv/shared", "content": "images,rootdir,snippets", "shared": 1, **_DISK},
+            "shared": {
+                "type": "dir",
+                "path": "/srv/shared",
+                "content": "images,rootdir,snippets",
+                "shared": 1,
+                **_DISK,
+            },
             "only2": {"type": "dir", "path": "/srv/only2", "content": "images", "nodes": "pve2", **_DISK},
         },
     }

@@ -1,0 +1,242 @@
+"""The script of `outside`: what happened before the recording of which number.
+
+Each entry is told by a recording's note or by the first answer that shows its effect. Must not say what a recorded
+request does by itself, and nothing about how the simulator works.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tests.contract.outside import (
+    GIB,
+    MIB,
+    Edit,
+    Scene,
+    asked_at,
+    config_flock,
+    host_is,
+    machine_fault,
+    powered_off,
+    pvcs,
+    quorum,
+    sent,
+    storage_added,
+    storage_enabled,
+    storage_lock,
+    storage_removed,
+    token_loses_root,
+    token_may,
+    vm_gone,
+    volumes,
+    worker_killed,
+)
+from tests.contract.recordings import Recording
+from tests.pvesim.faults import task_fails
+
+_HELPER = (
+    "VM.Audit", "VM.Allocate", "VM.Clone", "VM.Config.Disk", "VM.Config.Options", "VM.Snapshot", "VM.Snapshot.Rollback",
+    "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit",
+)  # fmt: skip
+_SOURCE = "9999/vm-9999-pvc-q1-a.raw"
+_LOCKED = "/var/lib/vz/images/9999/vm-9999-pvc-bbbb0000-0000-0000-0000-000000000011.qcow2"
+_QEMU = "/nodes/pve1/qemu"
+
+
+def _helper_made() -> list[Edit]:
+    """The helper VM of the copy tests made anew, with the source disk in it."""
+    return [
+        token_may("hp", _HELPER),
+        vm_gone(9010),
+        sent("hp", "POST", _QEMU, vmid=9010, name="csi-src", scsi0=f"local:{_SOURCE}"),
+    ]
+
+
+def _started(vmid: int, node: str = "pve1") -> Edit:
+    return sent("root", "POST", f"/nodes/{node}/qemu/{vmid}/status/start")
+
+
+def _stopped(vmid: int) -> Edit:
+    return sent("root", "POST", f"{_QEMU}/{vmid}/status/stop")
+
+
+_SINGLE: dict[int, Sequence[Edit]] = {
+    179: [
+        storage_added("off", "dir", "images", 100 * GIB, path="/srv/off", disable=1),
+        storage_added("missing", "dir", "images", 100 * GIB, path="/srv/missing", is_mountpoint=1, unmounted=1),
+        storage_enabled("isoonly"),
+    ],
+    # The recording machine has no KVM; the VM's configuration says so only later.
+    585: [machine_fault("POST", f"{_QEMU}/110/status/start", task_fails("start failed: QEMU exited with code 1"))],
+    589: [_started(110)],
+    607: [pvcs("local", "bbbb0000", range(1, 11), qcow2=[11])],
+    # QEMU holds a lock on its image and qemu-img on this machine was not told to ignore it; seen once.
+    640: [
+        machine_fault(
+            "PUT",
+            f"{_QEMU}/110/resize",
+            task_fails(
+                f"qemu-img: Could not open '{_LOCKED}': Failed to get shared \"write\" lock "
+                f"Is another process using the image [{_LOCKED}]?"
+            ),
+        )
+    ],
+    691: [pvcs("local", "cccc0000", range(1, 11), qcow2=[11, 12])],
+    758: [pvcs("local", "dddd0000", range(1, 4), 256 * MIB, qcow2=[11, 12])],
+    # "flock held": another process has the configuration's lock, then the storage's.
+    853: [config_flock(101, held=True)],
+    861: [config_flock(101, held=False), storage_lock("local", held=True)],
+    865: [storage_lock("local", held=False)],
+    868: [pvcs("local", "eeee0000", range(3, 8), 256 * MIB, qcow2=[11, 12])],
+    1006: [pvcs("local", "ffff0000", [1], 256 * MIB, qcow2=[11, 12])],
+    1132: [pvcs("local", "1111aaaa", range(1, 4))],
+    1390: [storage_removed("missing")],
+    1518: [
+        storage_added("lvmthin1", "lvmthin", "images,rootdir", 100 * GIB, 512 * MIB, vgname="pve", thinpool="data"),
+        storage_added("lvm1", "lvm", "images", 50 * GIB, vgname="vg1"),
+    ],
+    1683: [
+        volumes("lvmthin1", [f"vm-9999-pvc-31000000-0000-0000-0000-{n:012d}" for n in (1, 2)]),
+        volumes("lvm1", [f"vm-9999-pvc-31000000-0000-0000-0000-{n:012d}" for n in (1, 2)]),
+    ],
+    1807: [pvcs("local", "26000000", range(1, 9), 64 * MIB)],
+    1932: [pvcs("local", "27000000", range(1, 16), 64 * MIB)],
+    2027: [pvcs("local", "28000000", range(1, 4), 64 * MIB)],
+    # The machine was restarted.
+    2047: [powered_off(110, 111)],
+    2207: [token_loses_root("mx"), volumes("local", ["9999/vm-9999-prop.raw"], 16 * MIB)],
+    2224: [
+        pvcs("local", "31310000", range(1, 5), 64 * MIB),
+        sent("root", "POST", _QEMU, vmid=160, name="mv", memory=128, scsihw="virtio-scsi-pci", kvm=0, cpu="max"),
+    ],
+    2289: [pvcs("local", "32320000", range(1, 3), 64 * MIB)],
+    2325: [_stopped(110)],
+    2327: [_stopped(111)],
+    2333: [
+        token_may("hp", _HELPER),
+        volumes("local", [_SOURCE, "9999/vm-9999-pvc-q1-a.qcow2", "9999/vm-9999-pvc-q1-b.raw"], 256 * MIB),
+        volumes("lvmthin1", ["vm-9999-pvc-q1-a"], 256 * MIB),
+    ],
+    2596: [
+        token_may("hp", _HELPER),
+        vm_gone(9001, 9003, 9004),
+        volumes("local", ["9999/vm-9999-pvc-q1-live.raw"]),
+    ],
+    2618: [vm_gone(9001), sent("hp", "POST", _QEMU, vmid=9001, name="csi-helper")],
+    2636: [vm_gone(9001), sent("hp", "POST", _QEMU, vmid=9001, name="csi-helper")],
+    2639: [worker_killed("qmconfig")],
+    2649: [worker_killed("qmcreate")],
+    2657: [
+        vm_gone(9001, 9002),
+        sent("hp", "POST", _QEMU, vmid=9002, name="csi-helper2", scsi0="local:9999/vm-9999-pvc-q1-live.raw"),
+    ],
+    2662: [worker_killed("qmclone")],
+    2698: [vm_gone(9010, 9011, 9012)],
+    2710: _helper_made(),
+    2715: _helper_made(),
+    2718: _helper_made(),
+    2721: _helper_made(),
+    2726: _helper_made(),
+    2731: _helper_made(),
+    2736: _helper_made(),
+    2741: _helper_made(),
+    2746: _helper_made(),
+    2763: [
+        token_may("hp", _HELPER),
+        vm_gone(9010),
+        volumes("local", [f"9999/vm-9999-pvc-q1-d{n}.qcow2" for n in range(1, 6)], 256 * MIB),
+        volumes("lvmthin1", ["vm-9999-pvc-q1-d1", "vm-9999-pvc-q1-d2"], 256 * MIB),
+    ],
+    2778: [vm_gone(9010, 9011)],
+    2802: [vm_gone(9010, 9011, 9013)],
+    2836: [vm_gone(9011, 9012)],
+    2863: [vm_gone(9010)],
+    2878: [_stopped(110)],
+    2880: [_started(110)],
+    2898: [_stopped(111)],
+    2900: [_stopped(110)],
+    2902: [_started(111)],
+    2904: [_started(110)],
+    2906: [
+        volumes("local", [f"9999/vm-9999-pvc-q2-{vmid}-{n:02d}.raw" for n in range(24)], 64 * MIB)
+        for vmid in (110, 111)
+    ],
+    3026: [volumes("local", ["9999/vm-9999-pvc-6f1d2c3b-4a59-4877-8f66-0123456789ab.raw"], 64 * MIB)],
+    3088: [volumes("local", ["9999/vm-9999-pvc-q1-run.qcow2"], 128 * MIB)],
+    3162: [token_loses_root("hp")],
+    3188: [volumes("local", [_SOURCE], 256 * MIB)],
+    3244: [token_may("hp", ["VM.Config.Disk"])],
+    3250: [token_may("hp", ["VM.Config.Disk", "Datastore.AllocateSpace"])],
+}
+
+_CLUSTER: dict[int, Sequence[Edit]] = {
+    1300: [
+        pvcs("shared", "21000000", [1], 64 * MIB),
+        pvcs("local", "21000000", [3], 64 * MIB),
+    ],
+    1323: [pvcs("shared", "22000000", [1, 2], 64 * MIB)],
+    1336: [pvcs("shared", "23000000", [1, 2], 64 * MIB)],
+    1349: [host_is("pve3", "no-pveproxy")],
+    1353: [host_is("pve3", "")],
+    1354: [host_is("pve3", "no-pvedaemon")],
+    1357: [host_is("pve3", "")],
+    1358: [host_is("pve3", "cut")],
+    1370: [host_is("pve2", "cut"), quorum(present=False)],
+    1389: [host_is("pve2", ""), host_is("pve3", ""), quorum(present=True)],
+    1753: [
+        pvcs("shared", "24000000", [1, 2], 64 * MIB),
+        pvcs("shared", "25000000", [1, 2], 64 * MIB),
+    ],
+    # The first try cut off the wrong host.
+    1783: [host_is("pve2", "cut")],
+    1784: [host_is("pve2", "")],
+    1785: [asked_at("pve2"), host_is("pve1", "cut")],
+    1799: [host_is("pve1", "")],
+    # The machines were restarted, and the VMs with them.
+    2041: [asked_at("pve1"), powered_off(200, 202), _started(200, "pve2")],
+    2043: [host_is("pve2", "cut")],
+    3112: [host_is("pve2", "")],
+}
+
+SCRIPT: Mapping[int, Sequence[Edit]] = {**_SINGLE, **_CLUSTER}
+
+_MATRIX = re.compile(r"matrix privs=(?P<privileges>\S+) op=(?P<op>\w+)")
+_HELPER_MATRIX = re.compile(r"q1 privmatrix .* op=(?P<op>\S+) privs=(?P<privileges>\S+)")
+_MOVE_MATRIX = re.compile(r"q1c move_disk (?:without (?P<without>\S+)|(?P<least>MIN2))")
+
+
+def edits_before(recording: Recording) -> Iterable[Edit]:
+    """Everything that happened outside between the recording before and this one."""
+    yield from SCRIPT.get(recording.number, ())
+    if match := _MATRIX.search(recording.note):
+        yield from _matrix(match["op"], match["privileges"].split(","), recording)
+    elif match := _HELPER_MATRIX.search(recording.note):
+        yield from _helper_matrix(match["op"], match["privileges"].split(","))
+    elif (match := _MOVE_MATRIX.match(recording.note)) and recording.method == "POST":
+        least = ("VM.Config.Disk", "Datastore.AllocateSpace")
+        yield token_may("hp", least if match["least"] else [one for one in _HELPER if one != match["without"]])
+
+
+def _matrix(op: str, privileges: Sequence[str], recording: Recording) -> Iterable[Edit]:
+    """The permission matrix on disks: a role of these rights, and a disk made by root for each round."""
+    if op == "alloc":
+        number = re.sub(r"\D", "", str(recording.params["filename"]).removeprefix("vm-9999-"))
+        yield token_may("mx", privileges)
+        yield volumes("local", [f"9999/vm-9999-mxr-{number}.raw"], 16 * MIB)
+
+
+def _helper_matrix(op: str, privileges: Sequence[str]) -> Iterable[Edit]:
+    """The permission matrix on helper VMs: root tidies up in between, and makes the helper if the token could not."""
+    if op == "create":
+        yield vm_gone(9001, 9003, 9004)
+        yield token_may("hp", privileges)
+    elif op == "create+import":
+        yield _ensured_helper
+    elif op == "import":
+        yield vm_gone(9003)
+    elif op == "drop":
+        yield vm_gone(9004)
+
+
+async def _ensured_helper(scene: Scene) -> None:
+    if scene.naming.vmid(9001) not in scene.world.vms:
+        await scene.send("root", "POST", _QEMU, vmid=9001, name="csi-helper")
