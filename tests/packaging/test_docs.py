@@ -23,9 +23,8 @@ def ids(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_make_target_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    code = " ".join(re.findall(r"`([^`]+)`", page.read_text(encoding="utf-8")))
-    fenced = "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-    named = set(re.findall(r"\bmake ((?:[a-z][a-z0-9-]*)(?: [a-z][a-z0-9-]*)*)", code + "\n" + fenced))
+    # Inline code that begins with make, and lines of shell blocks that do.
+    named = re.findall(r"(?:`|^(?:sudo )?)make ([a-z][a-z0-9 -]*[a-z0-9])", page.read_text(encoding="utf-8"), re.MULTILINE)
     words = {word for line in named for word in line.split()}
     assert words <= targets, f"{page.name} names make targets that do not exist: {sorted(words - targets)}"
 
