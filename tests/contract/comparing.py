@@ -26,7 +26,7 @@ _NORMAL = (
     (re.compile(r"\b[0-9a-f]{40}\b"), "<digest>"),
     (re.compile(r"\bline \d+\b"), "line <n>"),
     (re.compile(r"\.(tmp|tmp_dwnl)\.\d+"), r".\1.<n>"),
-    (re.compile(r"pveupload-[0-9a-f]+"), "pveupload-<x>"),
+    (re.compile(r"/var(?:/tmp/)?pveupload-[0-9a-f]+"), "<uploaded file>"),
     (re.compile(r"\b\d{7,}\b"), "<n>"),
 )
 

@@ -12,7 +12,7 @@ from tests.pvesim.world import World
 
 _ALL_CONTENT = "backup,images,import,iso,rootdir,snippets,vztmpl"
 _DISK = {"size": str(270_553_174_016), "used": str(27_973_095_424)}
-_NODE = {"cpus": 2, "memory": str(25_325_268_992), "disk": str(270_553_174_016)}
+_NODE = {"dns": "10.255.255.53", "cpus": 2, "memory": str(25_325_268_992), "disk": str(270_553_174_016)}
 ROOT_PASSWORD = "password"
 
 
@@ -36,7 +36,7 @@ def starting_world(place: Place, naming: Naming, *, seed: int = 1) -> World:
 
 def _single() -> dict[str, Any]:
     return {
-        "nodes": {"pve1": {"ip": "192.0.2.2", **_NODE}},
+        "nodes": {"pve1": {"ip": "192.0.2.2", "interfaces": ["eth0"], **_NODE}},
         "storages": {
             "local": {"type": "dir", "path": "/var/lib/vz", "content": _ALL_CONTENT, **_DISK},
             "shared": {
@@ -56,7 +56,7 @@ def _cluster() -> dict[str, Any]:
     content = "backup,images,import,iso,snippets,vztmpl"
     return {
         "cluster": "lab",
-        "nodes": {f"pve{n}": {"ip": f"192.0.2.{n}", **_NODE} for n in (1, 2, 3)},
+        "nodes": {f"pve{n}": {"ip": f"192.0.2.{n}", "interfaces": [], **_NODE} for n in (1, 2, 3)},
         "storages": {
             "local": {"type": "dir", "path": "/var/lib/vz", "content": content, **_DISK},
             "shared": {

@@ -69,7 +69,7 @@ def _list_entry(storage: Storage, volume: Volume) -> dict[str, Any]:
     return entry | {"ctime": volume.ctime}
 
 
-def _volid(call: Call) -> str:
+def volid_of(call: Call) -> str:
     """The volume in the path: with storage or without, the storages must agree."""
     given, storage_id = call.params["volume"], call.params["storage"]
     prefix, colon, _ = given.partition(":")
@@ -82,7 +82,7 @@ def _volid(call: Call) -> str:
 
 async def get_volume(call: Call) -> Any:
     """Path, size and format; neither owner nor time."""
-    volid = _volid(call)
+    volid = volid_of(call)
     storages = call.world.storages
     storage, name = storages.split(volid)
     check_volume_access(call, None, volid)
@@ -98,7 +98,7 @@ async def get_volume(call: Call) -> Any:
 
 async def delete(call: Call) -> Any:
     """UPID at once, or with `delay` null once the task ended well, 500 with its text when it failed."""
-    volid = _volid(call)
+    volid = volid_of(call)
     storages = call.world.storages
     storage, name = storages.split(volid)
     call.require(f"/storage/{storage.storage_id}", "Datastore.Allocate")

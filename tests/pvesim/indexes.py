@@ -59,6 +59,13 @@ async def _rrd(call: Call) -> Any:
     return [{"time": now - 60 * back} for back in range(70, 0, -1)]
 
 
+async def _dns(call: Call) -> Any:
+    """The host's own name server."""
+    call.require(f"/nodes/{call.node}", "Sys.Audit")
+    host = call.world.nodes.find(call.node)
+    return {"dns1": host.dns} if host is not None else {}
+
+
 ROUTES: Routes = {
     ("GET", "/cluster"): _index("name", _CLUSTER),
     ("GET", "/cluster/config"): _index("name", _CONFIG),
@@ -75,7 +82,7 @@ ROUTES: Routes = {
     ("GET", "/nodes/{node}/sdn/zones"): _empty,
     ("GET", "/nodes/{node}/services"): _audited([]),
     ("GET", "/nodes/{node}/config"): _audited({}, "/"),
-    ("GET", "/nodes/{node}/dns"): _audited({"dns1": "192.0.2.53"}),
+    ("GET", "/nodes/{node}/dns"): _dns,
     ("GET", "/nodes/{node}/qemu/{vmid}"): _index("subdir", _VM),
     ("GET", "/nodes/{node}/qemu/{vmid}/status"): _index("subdir", _POWER),
     ("GET", "/nodes/{node}/qemu/{vmid}/rrddata"): _rrd,

@@ -69,12 +69,17 @@ async def start_vm(call: Call, vm: Vm) -> None:
     vm.started_at, vm.qemu_pid = world.clock.monotonic(), world.tasks.next_pid()
 
 
-def _check_needs(call: Call, vm: Vm) -> None:
-    """What a start needs besides disks: cloud-init snippets and bridges."""
+def check_snippets(call: Call, vm: Vm) -> None:
+    """500 when a cloud-init snippet that the configuration names is not there."""
     for part in vm.conf.get("cicustom", "").split(","):
         volid = part.partition("=")[2]
         if volid and call.world.storages.find_volume(volid, vm.node) is None:
             raise die(f"volume '{volid}' does not exist")
+
+
+def _check_needs(call: Call, vm: Vm) -> None:
+    """What a start needs besides disks: cloud-init snippets and bridges."""
+    check_snippets(call, vm)
     node = call.world.nodes.find(vm.node)
     for key, value in sorted(vm.conf.items()):
         bridge = re.search(r"(?:^|,)bridge=([^,]+)", value) if re.fullmatch(r"net\d+", key) else None

@@ -57,7 +57,10 @@ def split_path(raw_path: str) -> tuple[str, list[str]]:
 
 
 def parse_params(request: SimRequest) -> dict[str, Any]:
-    """Query and body together. Values are strings, lists of them for repeated keys, or what a JSON body nested."""
+    """Query and body together. Values are strings, lists of them for repeated keys, or what a JSON body nested.
+
+    An uploaded file's bytes are under `tmpfilename`; the world spools them and puts the path there.
+    """
     if request.method not in METHODS:
         raise ApiError(501, f"method '{request.method}' not available", bare=True)
     content_type = request.header("content-type").partition(";")[0].strip().lower()
@@ -125,7 +128,7 @@ def _parse_multipart(content_type: str, body: bytes) -> dict[str, Any]:
         name = fields.get("name", "").strip('"')
         if "filename" in fields:
             result["filename"] = fields["filename"].strip('"')
-            result["tmpfilename"] = data.removesuffix(b"\r\n").decode("latin-1")
+            result["tmpfilename"] = data.removesuffix(b"\r\n")
         elif name:
             result[name] = data.removesuffix(b"\r\n").decode("utf-8", "replace")
     return result

@@ -26,6 +26,7 @@ class Node:
     dark_since: float = 0.0
     agents_slow_s: float = 0.0
     interfaces: list[str] = field(default_factory=lambda: ["eth0", "vmbr0"])
+    dns: str = "192.0.2.53"
     workers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
 
 

@@ -65,6 +65,8 @@ class World:
         self.log = RequestLog()
         self.ha = HaState()
         self.options: dict[str, Any] = {"mac_prefix": "BC:24:11"}
+        # Temporary path -> bytes of a file that came with a request.
+        self.uploads: dict[str, bytes] = {}
         self.broadcasts = Broadcasts(self)
         self._router = Router(ApiSchema(load()), ROUTES)
         self._answers = Answers(self.rng)
@@ -102,7 +104,7 @@ class World:
         extjs = request.raw_path.startswith("/api2/extjs/")
         gzip_ok = "gzip" in request.header("accept-encoding")
         try:
-            params = parse_params(request)
+            params = self._spooled(parse_params(request))
             entry.params = {k: str(v) for k, v in params.items() if k not in ("password", "cipassword", "tmpfilename")}
             actions = self.faults.actions_for(request.method, path, params)
             response = await self._with_faults(request, params, actions, entry, extjs=extjs, gzip_ok=gzip_ok)
@@ -110,6 +112,15 @@ class World:
             response = await self._refuse(error, extjs=extjs)
         entry.status, entry.reason = response.status, response.reason
         return response
+
+    def _spooled(self, params: dict[str, Any]) -> dict[str, Any]:
+        """An uploaded file is written to a temporary path before anything else looks at the request."""
+        data = params.get("tmpfilename")
+        if isinstance(data, bytes):
+            path = f"/var/tmp/pveupload-{self.rng.getrandbits(128):032x}"
+            self.uploads[path] = data
+            params["tmpfilename"] = path
+        return params
 
     async def _with_faults(
         self,

@@ -66,6 +66,7 @@ def _add_node(world: World, number: int, name: str, spec: Mapping[str, Any]) -> 
     node.maxcpu = int(spec.get("cpus", node.maxcpu))
     node.maxmem_bytes = parse_size(str(spec.get("memory", "32G")))
     node.maxdisk_bytes = parse_size(str(spec.get("disk", "100G")))
+    node.dns = spec.get("dns", node.dns)
     if "interfaces" in spec:
         node.interfaces = _as_list(spec["interfaces"])
     world.nodes.add(node)
