@@ -24,7 +24,9 @@ def ids(page: Path) -> str:
 def test_every_make_target_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     # Inline code that begins with make, and lines of shell blocks that do.
-    named = re.findall(r"(?:`|^(?:sudo )?)make ([a-z][a-z0-9 -]*[a-z0-9])", page.read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(
+        r"(?:`|^(?:sudo )?)make ([a-z][a-z0-9 -]*[a-z0-9])", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
     words = {word for line in named for word in line.split()}
     assert words <= targets, f"{page.name} names make targets that do not exist: {sorted(words - targets)}"
 
