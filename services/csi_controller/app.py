@@ -16,10 +16,10 @@ from csi_controller.attachments import Attachments
 from csi_controller.capacity import Capacities
 from csi_controller.expansion import Expansion
 from csi_controller.kube_nodes import NODES_PATH, InformerNodes
+from csi_controller.regions import Regions
 from csi_controller.servicer import ControllerServicer
 from csi_controller.settings import ControllerSettings, Loaded
 from csi_controller.volumes import Volumes
-from csi_controller.whereabouts import is_loaded
 from csi_controller.workers import Workers
 from csikit.contract import DRIVER_NAME
 from csikit.identity import IdentityServicer, expansion_capability, service_capability
@@ -53,6 +53,7 @@ class App:
         *,
         servicer: ControllerServicer,
         clusters: Clusters,
+        regions: Regions,
         session: KubeSession | None,
         informer: Informer | None,
         health: Health,
@@ -62,6 +63,7 @@ class App:
         self._settings = settings
         self._servicer = servicer
         self._clusters = clusters
+        self._regions = regions
         self._session = session
         self._informer = informer
         self._health = health
@@ -71,6 +73,7 @@ class App:
         self._started_at = float("inf")
         self._server: CsiServer | None = None
         self._page: HttpServer | None = None
+        self._settling: asyncio.Task[None] | None = None
 
     @property
     def clusters(self) -> Clusters:
@@ -87,6 +90,7 @@ class App:
             self._background.start("node informer", self._informer.run())
         else:
             _log.warning("no Kubernetes API server is configured: a worker's VM must have the name of its node")
+        self._settling = asyncio.create_task(self._regions.settle(), name="settle")
         self._background.start("health", self._watch_health())
         self._server = await serve(
             self._settings.csi_address,
@@ -113,6 +117,9 @@ class App:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_s):
                 await self._servicer.drain()
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.gather(self._settling, return_exceptions=True)
         await self._background.aclose()
         await self._clusters.aclose()
         if self._session is not None:
@@ -120,15 +127,20 @@ class App:
         if self._page is not None:
             await self._page.aclose()
 
+    async def wait_ready(self) -> None:
+        """Wait until every region may be served."""
+        if self._settling is not None:
+            await asyncio.shield(self._settling)
+
     async def is_ready(self) -> bool:
-        """The answer to Probe: every region was read, or at least one within the first ten seconds.
+        """The answer to Probe: every region may be served, or at least one after the first ten seconds.
 
         A region that falls silent later does not take it back: a restart would not help, and a liveness probe that
         follows this would cause one.
         """
-        loaded = [is_loaded(region) for region in self._clusters.regions()]
+        ready = [self._regions.is_ready(region) for region in self._regions.all()]
         patience_over = self._clock.monotonic() - self._started_at > _FIRST_READING_S
-        return all(loaded) or (patience_over and any(loaded))
+        return all(ready) or (patience_over and any(ready))
 
     def _register(self, server: grpc.aio.Server) -> None:
         identity = IdentityServicer(
@@ -146,6 +158,8 @@ class App:
 
     async def _watch_health(self) -> None:
         while True:
+            if self._settling is not None and self._settling.done():
+                self._settling.result()
             ready = await self.is_ready()
             self._health.set("inventory", ready, "" if ready else "not loaded yet")
             for region in self._clusters.regions():
@@ -177,21 +191,24 @@ async def build(
         clock=clock,
         metrics=PveMetrics(metrics),
         user_agent=f"pvecloud-{SERVICE}/{__version__}",
+        drives=False,  # `Regions.settle` starts the indexes
     )
     session = kube
     if session is None and settings.kube is not None:
         session = await connect(settings.kube, metrics=KubeMetrics(metrics), clock=clock)
     informer = Informer(session, NODES_PATH) if session is not None else None
-    workers = Workers(clusters, InformerNodes(informer) if informer is not None else None)
+    regions = Regions(clusters)
+    workers = Workers(regions, InformerNodes(informer) if informer is not None else None)
     return App(
         settings,
         servicer=ControllerServicer(
-            Volumes(clusters, cloud.features.controller_vmid),
-            Attachments(clusters, workers),
-            Expansion(clusters),
-            Capacities(clusters),
+            Volumes(regions, cloud.features.controller_vmid),
+            Attachments(regions, workers),
+            Expansion(regions),
+            Capacities(regions),
         ),
         clusters=clusters,
+        regions=regions,
         session=session,
         informer=informer,
         health=Health("server", "inventory"),

@@ -11,11 +11,11 @@ from appkit.errors import AlreadyExists, DriverError, FailedPrecondition, NotFou
 from appkit.logs import get_logger
 from csi_controller import guard
 from csi_controller.parameters import drive_options
+from csi_controller.regions import Regions
 from csi_controller.whereabouts import Place
 from csi_controller.workers import Workers, is_same_name
 from csikit import contract
 from csikit.handles import NodeId, VolumeHandle
-from pvekit.clusters import Clusters
 from pvekit.drive_index import Holder
 from pvekit.errors import VolumeNotFound
 from pvekit.models import VmRef
@@ -36,8 +36,8 @@ class Published:
 class Attachments:
     """Publish and unpublish, of every region."""
 
-    def __init__(self, clusters: Clusters, workers: Workers) -> None:
-        self._clusters = clusters
+    def __init__(self, regions: Regions, workers: Workers) -> None:
+        self._regions = regions
         self._workers = workers
 
     async def publish(
@@ -48,7 +48,7 @@ class Attachments:
         Raises NotFound (volume or VM proved absent), FailedPrecondition (attached elsewhere, out of reach),
         AlreadyExists (attached here, but read-only where it should not be, or the reverse), and what pvekit raises.
         """
-        place = Place.of(self._clusters, handle)
+        place = Place.of(self._regions, handle)
         vm = await self._get_vm(place, node)
         place.check_reach(vm.node, f"VM {vm.vmid} ({node.name})")
         await guard.check_free_for(place, vm.vmid)
@@ -65,7 +65,7 @@ class Attachments:
 
         Success means: seen to be neither live nor waiting there, or the VM proved to be gone.
         """
-        place = Place.of(self._clusters, handle)
+        place = Place.of(self._regions, handle)
         for vmid in await self._vmids_to_free(place, node):
             found = await place.region.locator.find(vmid)
             if isinstance(found, Absent):

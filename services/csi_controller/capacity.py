@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from appkit.errors import Denied, InvalidRequest
 from csi_controller.placement import Segment, unknown_zone
-from csi_controller.whereabouts import get_region
-from pvekit.clusters import Clusters, Region
+from csi_controller.regions import Regions
+from pvekit.clusters import Region
 from pvekit.models import StorageDefinition
 
 
@@ -23,8 +23,8 @@ class Capacity:
 class Capacities:
     """Answers for every region."""
 
-    def __init__(self, clusters: Clusters) -> None:
-        self._clusters = clusters
+    def __init__(self, regions: Regions) -> None:
+        self._regions = regions
 
     def get(self, storage: str, segment: Segment | None) -> Capacity:
         """Free space of `storage` ("": of all storages for disk images) in one segment (None: everywhere).
@@ -32,19 +32,19 @@ class Capacities:
         Raises InvalidRequest (unknown region, zone, storage), Denied (Datastore.Audit missing), Unavailable.
         """
         pools: list[int] = []
-        for region in self._regions(segment):
+        for region in self._served(segment):
             zone = segment.zone if segment is not None else ""
             pools += _pools(region, storage, zone)
         return Capacity(sum(pools), max(pools, default=0))
 
-    def _regions(self, segment: Segment | None) -> list[Region]:
-        regions = self._clusters.regions()
+    def _served(self, segment: Segment | None) -> list[Region]:
+        regions = self._regions.all()
         if segment is None or not segment.region:
-            return [get_region(self._clusters, region.name) for region in regions]
+            return [self._regions.get(region.name) for region in regions]
         if segment.region not in {region.name for region in regions}:
             known = ", ".join(region.name for region in regions)
             raise InvalidRequest(f"region {segment.region!r} is not in the cloud config (known: {known})")
-        return [get_region(self._clusters, segment.region)]
+        return [self._regions.get(segment.region)]
 
 
 def _pools(region: Region, storage: str, zone: str) -> list[int]:

@@ -6,10 +6,10 @@ Must not shrink, and must not report a size that the VM's config does not show.
 from appkit.errors import FailedPrecondition, OutOfRange, Unavailable
 from appkit.locks import KeyedLock
 from csi_controller import guard
+from csi_controller.regions import Regions
 from csi_controller.sizes import SizeRange, smallest_size
 from csi_controller.whereabouts import Place
 from csikit.handles import VolumeHandle
-from pvekit.clusters import Clusters
 from pvekit.drive_index import Holder
 from pvekit.drives import Drive
 from pvekit.vm_config import VmConfig
@@ -18,8 +18,8 @@ from pvekit.vm_config import VmConfig
 class Expansion:
     """Grows attached volumes; one after the other in each VM, since each one changes the config's digest."""
 
-    def __init__(self, clusters: Clusters) -> None:
-        self._clusters = clusters
+    def __init__(self, regions: Regions) -> None:
+        self._regions = regions
         self._vm_locks = KeyedLock()
 
     async def expand(self, handle: VolumeHandle, wanted: SizeRange) -> int:
@@ -28,7 +28,7 @@ class Expansion:
 
         Raises NotFound (proved), FailedPrecondition (attached nowhere), OutOfRange.
         """
-        place = Place.of(self._clusters, handle)
+        place = Place.of(self._regions, handle)
         holders = [holder for holder in await guard.users(place) if holder.state == "live"]
         if not holders:
             return await self._detached(place, wanted)

@@ -13,11 +13,12 @@ from appkit.logs import get_logger
 from csi_controller import guard, names
 from csi_controller.parameters import VolumeParameters
 from csi_controller.placement import Placement, RegionView, Segment, choose
+from csi_controller.regions import Regions
 from csi_controller.sizes import SizeRange, smallest_size
 from csi_controller.storage_types import QCOW2, RAW, StorageType, storage_type
-from csi_controller.whereabouts import Place, is_loaded
+from csi_controller.whereabouts import Place
 from csikit.handles import VolumeHandle
-from pvekit.clusters import Clusters, Region
+from pvekit.clusters import Region
 from pvekit.errors import (
     NoSpace,
     PveError,
@@ -74,8 +75,8 @@ class Volume:
 class Volumes:
     """Volumes of every region, filed under `owner_vmid`, an id that belongs to no VM."""
 
-    def __init__(self, clusters: Clusters, owner_vmid: int) -> None:
-        self._clusters = clusters
+    def __init__(self, regions: Regions, owner_vmid: int) -> None:
+        self._regions = regions
         self._owner_vmid = owner_vmid
 
     def plan(self, new: NewVolume) -> Plan:
@@ -85,7 +86,7 @@ class Volumes:
         parameters = new.parameters
         if parameters.replicated:
             raise InvalidRequest("parameters: 'replicate' (ZFS replication) is not supported by this release")
-        views = {region.name: _view(region, parameters.storage) for region in self._clusters.regions()}
+        views = {region.name: self._view(region, parameters.storage) for region in self._regions.all()}
         placement = choose(new.name, parameters.storage, new.segments, views)
         kind = storage_type(placement.definition.type)
         image_format = _format(kind, parameters.storage_format, placement)
@@ -111,7 +112,7 @@ class Volumes:
         rival = await self._find_rival(plan)
         if rival is not None:
             return rival
-        region = self._clusters.get(plan.placement.region)
+        region = self._regions.get(plan.placement.region)
         try:
             volid = await region.storage.allocate(
                 plan.placement.host,
@@ -130,7 +131,7 @@ class Volumes:
 
     async def get(self, handle: VolumeHandle) -> VolumeInfo:
         """Size and format as the storage has them; one request. Raises VolumeNotFound."""
-        place = Place.of(self._clusters, handle)
+        place = Place.of(self._regions, handle)
         return await place.region.storage.info(await place.find_host(), place.volid)
 
     async def delete(self, handle: VolumeHandle) -> None:
@@ -144,7 +145,7 @@ class Volumes:
                 f"volume {handle.volid} belongs to id {handle.owner_vmid}; this driver deletes only volumes of its own "
                 f"id {self._owner_vmid} (features.controllerVmID)"
             )
-        place = Place.of(self._clusters, handle)
+        place = Place.of(self._regions, handle)
         await guard.check_unreferenced(place)
         try:
             host = await place.find_host()
@@ -154,12 +155,24 @@ class Volumes:
         except _UNCLEAR as error:
             await self._confirm_gone(place, error)
 
+    def _view(self, region: Region, storage: str) -> RegionView:
+        inventory = region.inventory
+        hosts = {node.name: node.online for node in inventory.nodes()}
+        states = {host: inventory.storage_on(host, storage) for host in hosts}
+        return RegionView(
+            region=region.name,
+            hosts=hosts,
+            definition=inventory.definition(storage),
+            avail_bytes={host: state.avail_bytes for host, state in states.items() if state is not None},
+            loaded=self._regions.is_ready(region),
+        )
+
     async def _find_rival(self, plan: Plan) -> Volume | None:
         """The volume of an earlier attempt on another host, where the choice of host was ours."""
         hosts = plan.placement.rivals
         if not hosts:
             return None
-        region = self._clusters.get(plan.placement.region)
+        region = self._regions.get(plan.placement.region)
         found = await asyncio.gather(*(_find_info(region, host, plan.handle.volid) for host in hosts))
         for host, info in zip(hosts, found, strict=True):
             if info is not None:
@@ -212,19 +225,6 @@ async def _find_info(region: Region, host: str, volid: str) -> VolumeInfo | None
         return await region.storage.info(host, volid)
     except VolumeNotFound:
         return None
-
-
-def _view(region: Region, storage: str) -> RegionView:
-    inventory = region.inventory
-    hosts = {node.name: node.online for node in inventory.nodes()}
-    states = {host: inventory.storage_on(host, storage) for host in hosts}
-    return RegionView(
-        region=region.name,
-        hosts=hosts,
-        definition=inventory.definition(storage),
-        avail_bytes={host: state.avail_bytes for host, state in states.items() if state is not None},
-        loaded=is_loaded(region),
-    )
 
 
 def _format(kind: StorageType, wished: str, placement: Placement) -> str:

@@ -6,32 +6,14 @@ anything, and must not conclude from a short list that something is gone.
 
 from dataclasses import dataclass
 
-from appkit.errors import FailedPrecondition, NotFound, Unavailable
+from appkit.errors import FailedPrecondition, Unavailable
 from csi_controller.placement import unknown_zone
+from csi_controller.regions import Regions
 from csi_controller.storage_types import StorageType, storage_type
 from csikit.handles import VolumeHandle
-from pvekit.clusters import Clusters, Region
+from pvekit.clusters import Region
 from pvekit.errors import VolumeNotFound
-from pvekit.inventory import Trust
 from pvekit.models import StorageDefinition
-
-
-def get_region(clusters: Clusters, name: str) -> Region:
-    """The region, once its inventory is loaded. FailedPrecondition for one that is not configured (the volume may well
-    exist), Unavailable before the first reading.
-    """
-    try:
-        region = clusters.get(name)
-    except NotFound as error:
-        raise FailedPrecondition(f"{error}; the volume cannot be reached without its cluster's credentials") from error
-    if not is_loaded(region):
-        raise Unavailable(f"the inventory of region {name!r} is not loaded yet")
-    return region
-
-
-def is_loaded(region: Region) -> bool:
-    """Whether the region was read at least once since the start."""
-    return region.inventory.snapshot.trust is not Trust.NONE
 
 
 @dataclass(frozen=True)
@@ -43,9 +25,9 @@ class Place:
     definition: StorageDefinition | None
 
     @classmethod
-    def of(cls, clusters: Clusters, handle: VolumeHandle) -> "Place":
-        """From the inventory, no request. Raises what `get_region` does."""
-        region = get_region(clusters, handle.region)
+    def of(cls, regions: Regions, handle: VolumeHandle) -> "Place":
+        """From the inventory, no request. Raises what `Regions.get` does."""
+        region = regions.get(handle.region)
         return cls(handle, region, region.inventory.definition(handle.storage))
 
     @property

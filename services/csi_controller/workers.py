@@ -10,8 +10,9 @@ from typing import Protocol
 
 from appkit.errors import DriverError, FailedPrecondition, InvalidRequest, NotFound, Unavailable
 from appkit.logs import get_logger
+from csi_controller.regions import Regions
 from csikit.handles import NodeId
-from pvekit.clusters import Clusters, Region
+from pvekit.clusters import Region
 from pvekit.provider_id import parse_provider_id
 
 _log = get_logger(__name__)
@@ -38,8 +39,8 @@ class KubeNodes(Protocol):
 class Workers:
     """Finds VMs of workers. `nodes` None: there is no Kubernetes to ask (no kubeconfig)."""
 
-    def __init__(self, clusters: Clusters, nodes: KubeNodes | None) -> None:
-        self._clusters = clusters
+    def __init__(self, regions: Regions, nodes: KubeNodes | None) -> None:
+        self._regions = regions
         self._nodes = nodes
         self._uuids: dict[tuple[str, str], tuple[int, str | None]] = {}
 
@@ -117,7 +118,7 @@ class Workers:
         if entry is None:
             return  # the locator finds out what that means
         if entry.name is None:
-            if len(self._clusters.regions()) > 1:
+            if len(self._regions.all()) > 1:
                 raise Unavailable(f"the name of VM {vmid} in region {region.name!r} is not known yet")
             return
         if not is_same_name(entry.name, node.name):
