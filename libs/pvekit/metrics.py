@@ -4,10 +4,10 @@ door.
 The peers count operations (`request="attachVolume"`), not HTTP requests; dashboards made for them keep working.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from appkit.clock import SystemClock
 from appkit.metrics import Metrics
 
 _PEER_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -17,6 +17,7 @@ class PveMetrics:
     """The metric objects, made in the registry of `metrics`; share one among all regions of a process."""
 
     def __init__(self, metrics: Metrics) -> None:
+        self._clock = SystemClock()
         self._operation_s = metrics.histogram(
             "proxmox_api_request_duration_seconds",
             "Duration of an operation on Proxmox VE.",
@@ -39,15 +40,15 @@ class PveMetrics:
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
-        """Time the body as one operation, under the peers' name for it (createVolume, attachVolume, …)."""
-        started = time.monotonic()
+        """Time the body as one operation, under the peers' name for it (createVolume, attachVolume, …). Inside a running loop."""
+        started = self._clock.monotonic()
         try:
             yield
         except BaseException:
             self._operation_errors.labels(name).inc()
             raise
         finally:
-            self._operation_s.labels(name).observe(time.monotonic() - started)
+            self._operation_s.labels(name).observe(self._clock.monotonic() - started)
 
     def request_done(self, region: str, method: str, route: str, purpose: str, status: int, duration_s: float) -> None:
         """Count one HTTP request; `status` 0 means that no answer came."""

@@ -141,3 +141,20 @@ async def test_where_a_vm_is_and_that_it_is_nowhere() -> None:
         with pytest.raises(NotFound):
             await region.locator.get(111, fresh=True)
         assert await region.writers.detach(111, "ceph:vm-9999-x") is False
+
+
+async def test_rights_on_one_vm_alone_are_enough_for_that_vm() -> None:
+    acl = [
+        {"user": "kubernetes-csi@pve", "role": "CSI"},
+        {"token": "kubernetes-csi@pve!csi", "role": "CSI", "path": "/vms/111"},
+        {"token": "kubernetes-csi@pve!csi", "role": "CSI", "path": "/vms/9999"},
+        {"token": "kubernetes-csi@pve!csi", "role": "CSI", "path": "/storage"},
+    ]
+    world = new_world(acl=acl)
+    async with warm_region(world) as region:
+        volid = await region.storage.allocate("pve1", "ceph", 9999, "vm-9999-pvc-1", GIB)
+        assert (await region.writers.attach(111, volid, {})).key == "scsi1"
+        with pytest.raises(Denied, match=r"VM\.Audit on /vms/112"):
+            await region.writers.attach(112, volid, {})
+        with pytest.raises(Denied, match=r"VM\.Audit on /vms, with propagation"):
+            await region.drives.holders(volid)

@@ -68,6 +68,8 @@ class FakePve(httpx.AsyncBaseTransport):
         self.rules: list[Rule] = []
         self.after: list[Rule] = []
         self.task_s = 0.1
+        self.answer_s = 0.0
+        """How long an answer is on its way."""
         self.tasks: dict[str, str] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._locks: dict[int, asyncio.Lock] = {}
@@ -88,6 +90,7 @@ class FakePve(httpx.AsyncBaseTransport):
             data = await self._answer(request.method, path, params)
         except Refusal as refusal:
             return answer_of(refusal.status, refusal.reason, refusal.errors)
+        await asyncio.sleep(self.answer_s)
         for rule in self.after:
             if (answer := rule(request.method, path, params)) is not None:
                 return _given(answer)

@@ -222,7 +222,7 @@ async def test_requests_are_counted_by_route_purpose_and_status() -> None:
     assert count("/nodes/{node}/qemu/{vmid}/pending", "background", "595") == 1
 
 
-def test_operations_keep_the_peers_names() -> None:
+async def test_operations_keep_the_peers_names() -> None:
     registry = CollectorRegistry()
     metrics = PveMetrics(Metrics(registry))
     with metrics.operation("attachVolume"):

@@ -107,3 +107,15 @@ async def test_a_dark_host_is_unknown_after_the_wait() -> None:
 async def test_no_upid() -> None:
     with pytest.raises(ValueError, match="not a UPID"):
         await tasks_on(TaskHost()).wait("local:9999/x.raw")
+
+
+async def test_what_runs_on_a_host() -> None:
+    class Listing(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            assert request.url.path == "/api2/json/nodes/pve2/tasks"
+            assert request.url.params["source"] == "active"
+            ended = UPID.replace("00000345", "00000346")
+            return httpx.Response(200, json={"data": [{"upid": UPID}, {"upid": ended, "endtime": 1796066843}]})
+
+    tasks = Tasks(client_on(Listing()), SystemClock())
+    assert await tasks.running("pve2") == [Upid.parse(UPID)]

@@ -414,3 +414,16 @@ async def test_a_volume_on_another_bus_is_left_alone(region: Region, pve: FakePv
     with pytest.raises(FailedPrecondition, match="virtio3"):
         await warm.writers.attach(111, volid(1), OPTIONS)
     assert not pve.writes
+
+
+async def test_who_comes_while_a_reading_is_on_its_way_is_not_answered_from_it(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.answer_s = 0.1
+    pve.vms[111].current |= {"scsi4": volid(1), "scsi5": volid(2)}
+    first = asyncio.create_task(warm.writers.attach(111, volid(1), OPTIONS))
+    await asyncio.sleep(0.05)
+    del pve.vms[111].current["scsi5"]
+    late = await warm.writers.attach(111, volid(2), OPTIONS)
+    assert not late.already
+    assert pve.vms[111].current[late.key].startswith(volid(2))
+    assert (await first).already
