@@ -88,12 +88,44 @@ def _storage_id(value: str) -> str | None:
 
 
 _CPU_TYPES = frozenset(
-    """
-    486 athlon core2duo coreduo host kvm32 kvm64 max pentium pentium2 pentium3 phenom qemu32 qemu64
-    Broadwell Cascadelake-Server Conroe Cooperlake EPYC EPYC-Genoa EPYC-Milan EPYC-Rome GraniteRapids
-    Haswell IvyBridge Nehalem Penryn SandyBridge SapphireRapids Skylake-Client Skylake-Server Westmere
-    x86-64-v2 x86-64-v2-AES x86-64-v3 x86-64-v4
-    """.split()
+    [
+        "486",
+        "athlon",
+        "core2duo",
+        "coreduo",
+        "host",
+        "kvm32",
+        "kvm64",
+        "max",
+        "pentium",
+        "pentium2",
+        "pentium3",
+        "phenom",
+        "qemu32",
+        "qemu64",
+        "Broadwell",
+        "Cascadelake-Server",
+        "Conroe",
+        "Cooperlake",
+        "EPYC",
+        "EPYC-Genoa",
+        "EPYC-Milan",
+        "EPYC-Rome",
+        "GraniteRapids",
+        "Haswell",
+        "IvyBridge",
+        "Nehalem",
+        "Penryn",
+        "SandyBridge",
+        "SapphireRapids",
+        "Skylake-Client",
+        "Skylake-Server",
+        "Westmere",
+        "x86-64-v2",
+        "x86-64-v2-AES",
+        "x86-64-v3",
+        "x86-64-v4",
+    ]
 )
 
 
