@@ -45,6 +45,17 @@ def text_for(error: PveError, keys: Sequence[str]) -> str:
     return error.text
 
 
+def only_about(refusal: PveError, keys: tuple[str, ...]) -> PveError:
+    """The refusal as far as it is about these keys."""
+    if not isinstance(refusal, HotplugFailed):
+        return refusal
+    own = HotplugFailed(
+        text_for(refusal, keys), call=refusal.call, status=refusal.status, reason=refusal.reason, upid=refusal.upid
+    )
+    own.texts = {key: why for key, why in refusal.texts.items() if key in keys}
+    return own
+
+
 def _volid(wish: Wish) -> str:
     return wish.volid
 

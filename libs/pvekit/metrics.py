@@ -40,7 +40,7 @@ class PveMetrics:
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
-        """Time the body as one operation, under the peers' name for it (createVolume, attachVolume, …). Inside a running loop."""
+        """Time the body as one operation, under the peers' name for it (createVolume, …). Inside a running loop."""
         started = self._clock.monotonic()
         try:
             yield

@@ -12,7 +12,7 @@ from appkit.backoff import Backoff
 from appkit.errors import DriverError, NotFound, Unavailable
 from appkit.logs import get_logger
 from pvekit.api_path import api_path
-from pvekit.blame import blamed, text_for
+from pvekit.blame import blamed, only_about, text_for
 from pvekit.errors import (
     Call,
     DigestMismatch,
@@ -203,7 +203,7 @@ class VmBatches:
             if member.wish not in guilty or self._may_try_again(plan, member, refusal):
                 again.append(member)
             else:
-                batch.failed.append((member, _said_of(refusal, plan.keys[member.wish])))
+                batch.failed.append((member, only_about(refusal, plan.keys[member.wish])))
         if again:
             batch.groups.insert(0, again)
 
@@ -393,14 +393,3 @@ class VmBatches:
                 else:
                     member.succeed(Seen("", nothing, (), member.written))
         batch.groups.clear()
-
-
-def _said_of(refusal: PveError, keys: tuple[str, ...]) -> PveError:
-    """The refusal as far as it is about these keys."""
-    if not isinstance(refusal, HotplugFailed):
-        return refusal
-    own = HotplugFailed(
-        text_for(refusal, keys), call=refusal.call, status=refusal.status, reason=refusal.reason, upid=refusal.upid
-    )
-    own.texts = {key: why for key, why in refusal.texts.items() if key in keys}
-    return own
