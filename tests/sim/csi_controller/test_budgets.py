@@ -1,6 +1,19 @@
 """Request budgets with a warm inventory; task polls and background requests are told apart by pvesim's log."""
 
-from tests.sim.csi_controller.scene import GIB, Scene
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from appkit.clock import SystemClock
+from appkit.metrics import Metrics
+from csi_controller.regions import Regions
+from pvekit.clusters import Clusters
+from pvekit.metrics import PveMetrics
+from pvekit.settings import CloudConfig, ClusterSettings
+from tests.pvesim.transport import SimTransport
+from tests.pvesim.worlds import CSI_SECRET, CSI_TOKEN, three_hosts
+from tests.sim.csi_controller.scene import GIB, REGION, Scene
 
 
 async def test_the_life_of_a_volume(scene: Scene) -> None:
@@ -38,3 +51,42 @@ async def test_the_life_of_a_volume(scene: Scene) -> None:
     with scene.counted() as spent:
         await scene.delete(volume)
     assert spent.foreground <= 2
+
+
+async def test_polls_follow_only_tasks(scene: Scene) -> None:
+    with scene.counted() as spent:
+        volume = await scene.create()
+        await scene.publish(volume)
+        await scene.expand(volume, 2 * GIB)
+        await scene.unpublish(volume)
+        await scene.delete(volume)
+    # Tasks that end at once are asked about once each: two config writes and the resize; the deletion answers itself.
+    assert len(spent.of("poll")) == 3
+
+
+@pytest.mark.looptime
+async def test_background_requests_a_minute() -> None:
+    """The whole service on virtual time and without sockets; what it asks by itself, call or no call."""
+    world = three_hosts()
+    regions = Clusters.build(
+        CloudConfig(
+            clusters=(
+                ClusterSettings(region=REGION, urls=("https://pve1",), token_id=CSI_TOKEN, token_secret=CSI_SECRET),  # type: ignore[arg-type]
+            )
+        ),
+        transport_for=lambda settings: SimTransport(world),
+        clock=SystemClock(),
+        metrics=PveMetrics(Metrics(CollectorRegistry())),
+        drives=False,
+    )
+    regions.start()
+    await Regions(regions).settle()
+    await asyncio.sleep(120)
+    mark = len(world.log)
+    await asyncio.sleep(600)
+    a_minute = len(world.log.since(mark, "background")) / 10
+    await regions.aclose()
+    await world.aclose()
+    assert not world.log.since(mark, "foreground")
+    # 6 readings of the resources, 1 of the storages, and each of the 6 VMs once.
+    assert a_minute <= 6 + 1 + 6 + 1

@@ -2,6 +2,7 @@ import pytest
 from grpc import StatusCode
 
 from tests.pvesim.faults import Rule, answer, cut_after, cut_before, task_fails
+from tests.pvesim.state import Snapshot
 from tests.sim.csi_controller.conftest import refused
 from tests.sim.csi_controller.scene import Scene
 
@@ -51,7 +52,7 @@ async def test_a_volume_that_a_vm_refers_to_stays(scene: Scene, where: str) -> N
         case "unused":
             vm.conf["unused5"] = text
         case "snapshot":
-            pytest.skip("waits for snapshots in pvesim")
+            vm.snapshots["before"] = Snapshot("before", {"scsi5": text}, snaptime=1)
     await scene.app.clusters.get("cluster-1").drives.holders("x:y", max_age_s=0.0)
     with refused(StatusCode.FAILED_PRECONDITION, "VM 112 (worker-12)", "5"):
         await scene.delete(volume)
