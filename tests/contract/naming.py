@@ -84,7 +84,8 @@ class Naming:
 AS_RECORDED = Naming()
 RENAMED = Naming(
     # 100 keeps its name: it is the first id that Proxmox VE offers.
-    vmids={n: n + 300 for n in range(101, 300)} | {n: n - 1100 for n in (*range(9001, 9031), 8888, 9998, 9999)},
+    vmids={n: n + 300 for n in (*range(101, 161), 191, 200, 201, 202, 210, 290)}
+    | {n: n - 1100 for n in (*range(9001, 9031), 8888, 9998, 9999)},
     storages={
         "local": "disks",
         "shared": "filer",

@@ -5,16 +5,16 @@ given other rights, a request that was sent but not recorded. Must not know a re
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from tests.contract.credentials import TOKENS, Credentials, ensure_token
 from tests.contract.naming import Naming
 from tests.pvesim.access import AclKey
-from tests.pvesim.faults import Action, Rule
+from tests.pvesim.faults import Rule, task_fails
 from tests.pvesim.requests import SimRequest
-from tests.pvesim.state import Darkness, Storage, Vm
+from tests.pvesim.state import Darkness, GuestAgent, Snapshot, Storage, Vm
 from tests.pvesim.world import World
 
 MIB = 1 << 20
@@ -231,12 +231,78 @@ def storage_lock(name: str, held: bool) -> Edit:
     return edit
 
 
-def machine_fault(method: str, path: str, action: Action) -> Edit:
-    """Something that the recording machine lacked (KVM, a tool) makes the next request like this fail."""
+def vm_config(vmid: int, **entries: str) -> Edit:
+    """A VM's configuration file edited by hand."""
 
     async def edit(scene: Scene) -> None:
-        named = replace(action, text=scene.naming.text(action.text))
-        scene.world.faults.add(Rule(named, method, scene.naming.text(path)))
+        scene.vm(vmid).conf |= {key: scene.naming.text(value) for key, value in entries.items()}
+
+    return edit
+
+
+def guest_tells(vmid: int, agent: GuestAgent) -> Edit:
+    """What runs in a VM answers this through its guest agent."""
+
+    async def edit(scene: Scene) -> None:
+        scene.vm(vmid).agent = agent
+
+    return edit
+
+
+def guest_listens(vmid: int, listens: bool) -> Edit:
+    """Whether the guest hears ACPI requests (a VM without an operating system does not)."""
+
+    async def edit(scene: Scene) -> None:
+        scene.vm(vmid).guest_dead = not listens
+
+    return edit
+
+
+def snapshot_half_made(vmid: int, name: str) -> Edit:
+    """A snapshot that broke off: it is in the configuration, and the lock is left."""
+
+    async def edit(scene: Scene) -> None:
+        vm = scene.vm(vmid)
+        vm.snapshots[name] = Snapshot(name, dict(vm.conf), scene.world.clock.time(), parent=vm.parent)
+        vm.conf["lock"] = "snapshot"
+
+    return edit
+
+
+def pools_gone(*names: str) -> Edit:
+    """Pools that were removed; their members stay."""
+
+    async def edit(scene: Scene) -> None:
+        access = scene.world.access
+        for name in names:
+            access.pools.pop(name, None)
+            access.pool_storages.pop(name, None)
+        for vm in scene.world.vms.values():
+            if vm.pool in names:
+                vm.pool = ""
+                access.vm_pool.pop(vm.vmid, None)
+
+    return edit
+
+
+def waited(seconds: float) -> Edit:
+    """The recorder waited, for something that takes time by itself."""
+
+    async def edit(scene: Scene) -> None:
+        await scene.world.clock.sleep(seconds)
+
+    return edit
+
+
+def machine_fault(method: str, path: str) -> Edit:
+    """Something that the recording machine lacked (KVM, a tool) makes the next task of this kind fail.
+
+    Only that it failed is replayed, for the state that follows; its text was the machine's, not Proxmox VE's.
+    """
+
+    async def edit(scene: Scene) -> None:
+        action = task_fails("the recording machine could not")
+        scene.world.faults.add(Rule(action, method, scene.naming.text(path)))
 
     return edit
 

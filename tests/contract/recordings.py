@@ -17,6 +17,8 @@ from urllib.parse import unquote
 
 DATA = Path(__file__).parent / "data" / "pve-recordings-9.2.jsonl.gz"
 Place = Literal["single", "cluster"]
+# "failover nodes +69s": told by the recorder, in whole seconds since something happened.
+_SINCE = re.compile(r"(.+) \+(\d+)s")
 _UPID_TIME = re.compile(r"UPID:[^:]+:[0-9A-F]{8}:[0-9A-F]{8,9}:([0-9A-F]{8}):")
 
 
@@ -73,6 +75,7 @@ def load() -> tuple[Recording, ...]:
 def _timed(raws: list[dict[str, Any]]) -> list[Recording]:
     recordings: list[Recording] = []
     clock: dict[str, float] = {}
+    zero: dict[str, float] = {}
     for number, raw in enumerate(raws):
         recording = _parse(number, raw, 0.0)
         started = recording.started_upid
@@ -80,6 +83,11 @@ def _timed(raws: list[dict[str, Any]]) -> list[Recording]:
         at = clock.get(recording.place, 0.0)
         if match:
             at = max(at, float(int(match[1], 16)))
+        if since := _SINCE.fullmatch(recording.note):
+            what = since[1].split()[0]
+            if since[2] == "0":
+                zero[what] = at
+            at = max(at, zero[what] + float(since[2]))
         recordings.append(_parse(number, raw, at))
         if at:
             clock[recording.place] = at + recording.elapsed_s

@@ -14,31 +14,51 @@ from tests.contract.outside import (
     Scene,
     asked_at,
     config_flock,
+    guest_listens,
+    guest_tells,
     host_is,
     machine_fault,
+    pools_gone,
     powered_off,
     pvcs,
     quorum,
     sent,
+    snapshot_half_made,
     storage_added,
     storage_enabled,
     storage_lock,
     storage_removed,
     token_loses_root,
     token_may,
+    vm_config,
     vm_gone,
     volumes,
+    waited,
     worker_killed,
 )
 from tests.contract.recordings import Recording
-from tests.pvesim.faults import task_fails
+from tests.pvesim.state import GuestAgent
 
 _HELPER = (
     "VM.Audit", "VM.Allocate", "VM.Clone", "VM.Config.Disk", "VM.Config.Options", "VM.Snapshot", "VM.Snapshot.Rollback",
     "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit",
 )  # fmt: skip
 _SOURCE = "9999/vm-9999-pvc-q1-a.raw"
-_LOCKED = "/var/lib/vz/images/9999/vm-9999-pvc-bbbb0000-0000-0000-0000-000000000011.qcow2"
+_GUEST = GuestAgent(
+    hostname="guest",
+    interfaces=[
+        {
+            "name": "lo",
+            "hardware-address": "00:00:00:00:00:00",
+            "ip-addresses": [{"ip-address-type": "ipv4", "ip-address": "127.0.0.1", "prefix": 8}],
+            "statistics": {
+                f"{way}-{what}": 0 for way in ("rx", "tx") for what in ("bytes", "packets", "errs", "dropped")
+            },
+        }
+    ],
+    osinfo={"kernel-release": "6.12", "kernel-version": "#1 SMP", "machine": "x86_64"},
+)
+_KERNEL = '-kernel /boot/vmlinuz -initrd /boot/initrd.gz -append "console=ttyS0 quiet"'
 _QEMU = "/nodes/pve1/qemu"
 
 
@@ -49,6 +69,10 @@ def _helper_made() -> list[Edit]:
         vm_gone(9010),
         sent("hp", "POST", _QEMU, vmid=9010, name="csi-src", scsi0=f"local:{_SOURCE}"),
     ]
+
+
+# After each round of the permission matrix root took off what the token had left on VM 101.
+_TIDIED = sent("root", "PUT", f"{_QEMU}/101/config", delete="scsi13,scsi14,unused0,unused1")
 
 
 def _started(vmid: int, node: str = "pve1") -> Edit:
@@ -65,21 +89,16 @@ _SINGLE: dict[int, Sequence[Edit]] = {
         storage_added("missing", "dir", "images", 100 * GIB, path="/srv/missing", is_mountpoint=1, unmounted=1),
         storage_enabled("isoonly"),
     ],
+    # qemu-img could not copy the disk of odd size.
+    554: [machine_fault("POST", f"{_QEMU}/100/move_disk")],
+    557: [machine_fault("POST", f"{_QEMU}/100/move_disk")],
     # The recording machine has no KVM; the VM's configuration says so only later.
-    585: [machine_fault("POST", f"{_QEMU}/110/status/start", task_fails("start failed: QEMU exited with code 1"))],
+    585: [machine_fault("POST", f"{_QEMU}/110/status/start")],
     589: [_started(110)],
+    597: [guest_tells(110, _GUEST)],
     607: [pvcs("local", "bbbb0000", range(1, 11), qcow2=[11])],
     # QEMU holds a lock on its image and qemu-img on this machine was not told to ignore it; seen once.
-    640: [
-        machine_fault(
-            "PUT",
-            f"{_QEMU}/110/resize",
-            task_fails(
-                f"qemu-img: Could not open '{_LOCKED}': Failed to get shared \"write\" lock "
-                f"Is another process using the image [{_LOCKED}]?"
-            ),
-        )
-    ],
+    640: [machine_fault("PUT", f"{_QEMU}/110/resize")],
     691: [pvcs("local", "cccc0000", range(1, 11), qcow2=[11, 12])],
     758: [pvcs("local", "dddd0000", range(1, 4), 256 * MIB, qcow2=[11, 12])],
     # "flock held": another process has the configuration's lock, then the storage's.
@@ -87,7 +106,11 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     861: [config_flock(101, held=False), storage_lock("local", held=True)],
     865: [storage_lock("local", held=False)],
     868: [pvcs("local", "eeee0000", range(3, 8), 256 * MIB, qcow2=[11, 12])],
+    # QEMU of the recording machine cannot save its state yet.
+    904: [machine_fault("POST", f"{_QEMU}/121/snapshot")],
+    905: [snapshot_half_made(121, "live1")],
     1006: [pvcs("local", "ffff0000", [1], 256 * MIB, qcow2=[11, 12])],
+    1114: [guest_listens(142, listens=False)],
     1132: [pvcs("local", "1111aaaa", range(1, 4))],
     1390: [storage_removed("missing")],
     1518: [
@@ -100,15 +123,24 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     ],
     1807: [pvcs("local", "26000000", range(1, 9), 64 * MIB)],
     1932: [pvcs("local", "27000000", range(1, 16), 64 * MIB)],
+    # What a lost answer left undone was done again.
+    1964: [sent("csi", "PUT", f"{_QEMU}/110/config", delete="scsi25")],
     2027: [pvcs("local", "28000000", range(1, 4), 64 * MIB)],
-    # The machine was restarted.
-    2047: [powered_off(110, 111)],
-    2207: [token_loses_root("mx"), volumes("local", ["9999/vm-9999-prop.raw"], 16 * MIB)],
+    # The machine was restarted, and pools were removed at some time before.
+    2047: [powered_off(110, 111), pools_gone("p1", "p1/sub")],
+    2207: [_TIDIED, token_loses_root("mx"), volumes("local", ["9999/vm-9999-prop.raw"], 16 * MIB)],
     2224: [
+        _TIDIED,
         pvcs("local", "31310000", range(1, 5), 64 * MIB),
         sent("root", "POST", _QEMU, vmid=160, name="mv", memory=128, scsihw="virtio-scsi-pci", kvm=0, cpu="max"),
     ],
+    # QEMU of the recording machine cannot mirror a disk.
+    2249: [machine_fault("POST", f"{_QEMU}/160/move_disk")],
+    2255: [machine_fault("POST", f"{_QEMU}/160/move_disk")],
     2289: [pvcs("local", "32320000", range(1, 3), 64 * MIB)],
+    # "guest without acpid"
+    2317: [guest_listens(110, listens=False)],
+    2319: [guest_listens(110, listens=True)],
     2325: [_stopped(110)],
     2327: [_stopped(111)],
     2333: [
@@ -162,6 +194,8 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     ],
     3026: [volumes("local", ["9999/vm-9999-pvc-6f1d2c3b-4a59-4877-8f66-0123456789ab.raw"], 64 * MIB)],
     3088: [volumes("local", ["9999/vm-9999-pvc-q1-run.qcow2"], 128 * MIB)],
+    3102: [machine_fault("POST", f"{_QEMU}/9020/clone")],
+    3105: [machine_fault("POST", _QEMU)],
     3162: [token_loses_root("hp")],
     3188: [volumes("local", [_SOURCE], 256 * MIB)],
     3244: [token_may("hp", ["VM.Config.Disk"])],
@@ -174,6 +208,7 @@ _CLUSTER: dict[int, Sequence[Edit]] = {
         pvcs("local", "21000000", [3], 64 * MIB),
     ],
     1323: [pvcs("shared", "22000000", [1, 2], 64 * MIB)],
+    1324: [vm_config(202, args=_KERNEL, memory="512", agent="1")],
     1336: [pvcs("shared", "23000000", [1, 2], 64 * MIB)],
     1349: [host_is("pve3", "no-pveproxy")],
     1353: [host_is("pve3", "")],
@@ -186,6 +221,9 @@ _CLUSTER: dict[int, Sequence[Edit]] = {
         pvcs("shared", "24000000", [1, 2], 64 * MIB),
         pvcs("shared", "25000000", [1, 2], 64 * MIB),
     ],
+    # What HA was asked for takes some seconds.
+    1767: [waited(20)],
+    1773: [waited(12)],
     # The first try cut off the wrong host.
     1783: [host_is("pve2", "cut")],
     1784: [host_is("pve2", "")],
@@ -199,6 +237,7 @@ _CLUSTER: dict[int, Sequence[Edit]] = {
 
 SCRIPT: Mapping[int, Sequence[Edit]] = {**_SINGLE, **_CLUSTER}
 
+_FIRST_ROUND = 2047
 _MATRIX = re.compile(r"matrix privs=(?P<privileges>\S+) op=(?P<op>\w+)")
 _HELPER_MATRIX = re.compile(r"q1 privmatrix .* op=(?P<op>\S+) privs=(?P<privileges>\S+)")
 _MOVE_MATRIX = re.compile(r"q1c move_disk (?:without (?P<without>\S+)|(?P<least>MIN2))")
@@ -219,6 +258,8 @@ def edits_before(recording: Recording) -> Iterable[Edit]:
 def _matrix(op: str, privileges: Sequence[str], recording: Recording) -> Iterable[Edit]:
     """The permission matrix on disks: a role of these rights, and a disk made by root for each round."""
     if op == "alloc":
+        if recording.number > _FIRST_ROUND:
+            yield _TIDIED
         number = re.sub(r"\D", "", str(recording.params["filename"]).removeprefix("vm-9999-"))
         yield token_may("mx", privileges)
         yield volumes("local", [f"9999/vm-9999-mxr-{number}.raw"], 16 * MIB)
@@ -233,6 +274,8 @@ def _helper_matrix(op: str, privileges: Sequence[str]) -> Iterable[Edit]:
         yield _ensured_helper
     elif op == "import":
         yield vm_gone(9003)
+    elif op == "read":
+        yield _imported_helper
     elif op == "drop":
         yield vm_gone(9004)
 
@@ -240,3 +283,8 @@ def _helper_matrix(op: str, privileges: Sequence[str]) -> Iterable[Edit]:
 async def _ensured_helper(scene: Scene) -> None:
     if scene.naming.vmid(9001) not in scene.world.vms:
         await scene.send("root", "POST", _QEMU, vmid=9001, name="csi-helper")
+
+
+async def _imported_helper(scene: Scene) -> None:
+    if "scsi0" not in scene.vm(9001).conf:
+        await scene.send("root", "POST", f"{_QEMU}/9001/config", scsi0=f"local:0,import-from=local:{_SOURCE}")
