@@ -23,6 +23,8 @@ async def create_disk(call: Call, vm: Vm, key: str, drive: Drive, task: Task | N
     if drive.new_disk is not None:
         return await _create_new(call, vm, key, drive, task)
     volume = storages.get_for_attach(drive.file, vm.node)
+    if volume.damage == "not-qcow2":
+        raise die(f"qemu-img: Could not open '{storages.path_of(volume)}': Image is not in qcow2 format")
     wanted = drive.options.get("format")
     if wanted is not None and wanted != volume.format:
         problem = f"'format={wanted}' option different from storage format '{volume.format}'"

@@ -59,6 +59,9 @@ async def plug(world: "World", vm: Vm, key: str, drive: Drive) -> None:
     volume = world.storages.get_for_attach(drive.file, vm.node)
     if drive.options.get("snapshot") == "1":
         raise die("'snapshot' option is not yet supported for '-blockdev'")
+    if volume.damage == "no-backing":
+        cause = "Could not open backing file: Could not open '/nonexistent.raw': No such file or directory\n"
+        raise die(f"adding blockdev 'drive-{key}' failed : VM {vm.vmid} qmp command 'blockdev-add' failed - {cause}")
     await world.clock.sleep(world.profile.plug_s)
     plugged = Plugged(key, drive.file, drive.options.get("wwn"), drive.options.get("serial"))
     await _appear(world, vm, plugged, volume)

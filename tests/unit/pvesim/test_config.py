@@ -102,6 +102,17 @@ async def test_one_bad_drive_leaves_the_ones_before_it_pending(world: World, csi
     assert not [key for key, entry in (await pending(csi)).items() if "pending" in entry]
 
 
+async def test_one_drive_that_qemu_cannot_open_fails_alone_and_stays_pending(world: World, csi: Direct) -> None:
+    good, bad = await make_volume(csi, "good"), await make_volume(csi, "bad")
+    world.storages.volumes["local", "pve1", "9999/vm-9999-bad.raw"].damage = "no-backing"
+    reply = await csi.put(CONFIG, scsi1=good, scsi2=bad)
+    assert reply.status == 400
+    assert list(reply.errors) == ["scsi2"]
+    assert reply.errors["scsi2"].startswith("hotplug problem - adding blockdev 'drive-scsi2' failed")
+    assert "scsi1" in world.vms[111].plugged
+    assert "pending" in (await pending(csi))["scsi2"]
+
+
 async def test_detaching_keeps_own_volumes_as_unused_and_lets_foreign_ones_go(
     world: World, csi: Direct, volume: str
 ) -> None:
