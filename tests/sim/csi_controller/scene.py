@@ -6,6 +6,7 @@ Everything between them is real: HTTPS with the cluster's own CA, the fake API s
 import asyncio
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -97,8 +98,78 @@ class Spent:
         )
 
 
-class Scene:
-    """Made by `open_scene`. `controller` is the gRPC stub; a refused call raises grpc.aio.AioRpcError."""
+class Calls(ABC):
+    """Short words for a controller's calls; a refused one raises grpc.aio.AioRpcError."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> grpc.aio.Channel:
+        """Where the controller listens."""
+
+    @property
+    def controller(self) -> "csi_pb2_grpc.ControllerAsyncStub":
+        """The Controller service."""
+        return csi_pb2_grpc.ControllerStub(self.channel)
+
+    @property
+    def identity(self) -> "csi_pb2_grpc.IdentityAsyncStub":
+        """The Identity service."""
+        return csi_pb2_grpc.IdentityStub(self.channel)
+
+    async def create(
+        self, name: str = "pvc-1", storage: str = "local-lvm", zone: str = "pve1", size_bytes: int = GIB, **fields: Any
+    ) -> csi_pb2.Volume:
+        """CreateVolume; `zone` "" sends no topology."""
+        given: dict[str, Any] = {
+            "name": name,
+            "volume_capabilities": [capability()],
+            "parameters": {"storage": storage},
+            "capacity_range": csi_pb2.CapacityRange(required_bytes=size_bytes),
+        }
+        if zone:
+            given["accessibility_requirements"] = csi_pb2.TopologyRequirement(
+                requisite=[topology(zone)], preferred=[topology(zone)]
+            )
+        return (await self.controller.CreateVolume(csi_pb2.CreateVolumeRequest(**(given | fields)))).volume
+
+    async def delete(self, volume: csi_pb2.Volume | str) -> None:
+        """DeleteVolume."""
+        await self.controller.DeleteVolume(csi_pb2.DeleteVolumeRequest(volume_id=_id(volume)))
+
+    async def publish(
+        self, volume: csi_pb2.Volume, vmid: int = 111, *, node: str = "", readonly: bool = False
+    ) -> Mapping[str, str]:
+        """ControllerPublishVolume; the publish context."""
+        reply = await self.controller.ControllerPublishVolume(
+            csi_pb2.ControllerPublishVolumeRequest(
+                volume_id=volume.volume_id,
+                node_id=node or node_id(vmid),
+                volume_capability=capability(),
+                readonly=readonly,
+                volume_context=volume.volume_context,
+            )
+        )
+        return reply.publish_context
+
+    async def unpublish(self, volume: csi_pb2.Volume | str, vmid: int = 111, *, node: str | None = None) -> None:
+        """ControllerUnpublishVolume; `node` "" sends none."""
+        await self.controller.ControllerUnpublishVolume(
+            csi_pb2.ControllerUnpublishVolumeRequest(
+                volume_id=_id(volume), node_id=node_id(vmid) if node is None else node
+            )
+        )
+
+    async def expand(
+        self, volume: csi_pb2.Volume | str, size_bytes: int, **fields: Any
+    ) -> csi_pb2.ControllerExpandVolumeResponse:
+        """ControllerExpandVolume."""
+        size = csi_pb2.CapacityRange(required_bytes=size_bytes)
+        request = csi_pb2.ControllerExpandVolumeRequest(volume_id=_id(volume), capacity_range=size, **fields)
+        return await self.controller.ControllerExpandVolume(request)
+
+
+class Scene(Calls):
+    """Made by `open_scene`. Calls go to the controller that was started last."""
 
     def __init__(self, world: World, server: SimServer, kube: KubeSim | None, folder: Path) -> None:
         self.world = world
@@ -113,14 +184,9 @@ class Scene:
         return self._apps[-1][0]
 
     @property
-    def controller(self) -> "csi_pb2_grpc.ControllerAsyncStub":
-        """Its Controller service."""
-        return csi_pb2_grpc.ControllerStub(self._apps[-1][1])
-
-    @property
-    def identity(self) -> "csi_pb2_grpc.IdentityAsyncStub":
-        """Its Identity service."""
-        return csi_pb2_grpc.IdentityStub(self._apps[-1][1])
+    def channel(self) -> grpc.aio.Channel:
+        """To its socket."""
+        return self._apps[-1][1]
 
     async def start_app(
         self, transport_for: TransportFor | None = None, *, clock: Clock | None = None, wait: bool = True
@@ -178,57 +244,6 @@ class Scene:
         spent = Spent(self.world, len(self.world.log))
         yield spent
         spent.entries = self.world.log.since(spent.mark)
-
-    async def create(
-        self, name: str = "pvc-1", storage: str = "local-lvm", zone: str = "pve1", size_bytes: int = GIB, **fields: Any
-    ) -> csi_pb2.Volume:
-        """CreateVolume; `zone` "" sends no topology."""
-        given: dict[str, Any] = {
-            "name": name,
-            "volume_capabilities": [capability()],
-            "parameters": {"storage": storage},
-            "capacity_range": csi_pb2.CapacityRange(required_bytes=size_bytes),
-        }
-        if zone:
-            given["accessibility_requirements"] = csi_pb2.TopologyRequirement(
-                requisite=[topology(zone)], preferred=[topology(zone)]
-            )
-        return (await self.controller.CreateVolume(csi_pb2.CreateVolumeRequest(**(given | fields)))).volume
-
-    async def delete(self, volume: csi_pb2.Volume | str) -> None:
-        """DeleteVolume."""
-        await self.controller.DeleteVolume(csi_pb2.DeleteVolumeRequest(volume_id=_id(volume)))
-
-    async def publish(
-        self, volume: csi_pb2.Volume, vmid: int = 111, *, node: str = "", readonly: bool = False
-    ) -> Mapping[str, str]:
-        """ControllerPublishVolume; the publish context."""
-        reply = await self.controller.ControllerPublishVolume(
-            csi_pb2.ControllerPublishVolumeRequest(
-                volume_id=volume.volume_id,
-                node_id=node or node_id(vmid),
-                volume_capability=capability(),
-                readonly=readonly,
-                volume_context=volume.volume_context,
-            )
-        )
-        return reply.publish_context
-
-    async def unpublish(self, volume: csi_pb2.Volume | str, vmid: int = 111, *, node: str | None = None) -> None:
-        """ControllerUnpublishVolume; `node` "" sends none."""
-        await self.controller.ControllerUnpublishVolume(
-            csi_pb2.ControllerUnpublishVolumeRequest(
-                volume_id=_id(volume), node_id=node_id(vmid) if node is None else node
-            )
-        )
-
-    async def expand(
-        self, volume: csi_pb2.Volume | str, size_bytes: int, **fields: Any
-    ) -> csi_pb2.ControllerExpandVolumeResponse:
-        """ControllerExpandVolume."""
-        size = csi_pb2.CapacityRange(required_bytes=size_bytes)
-        request = csi_pb2.ControllerExpandVolumeRequest(volume_id=_id(volume), capacity_range=size, **fields)
-        return await self.controller.ControllerExpandVolume(request)
 
     def vm(self, vmid: int = 111) -> Vm:
         """A VM of the simulated cluster."""

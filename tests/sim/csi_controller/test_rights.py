@@ -88,7 +88,8 @@ async def test_a_missing_privilege_is_named_by_what_needs_it(privilege: str) -> 
                 await call(scene)
         if "delete" not in needs:
             # Last, and of the volume that nothing has any more.
-            await scene.unpublish(_volume("idle")) if "unpublish" not in needs else None
+            if "unpublish" not in needs:
+                await scene.unpublish(_volume("idle"))
             await _delete(scene)
 
 
