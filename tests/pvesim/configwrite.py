@@ -13,7 +13,7 @@ from tests.pvesim import hotplug
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.configrights import check_drive_rights, check_key_rights, check_set_rights, check_storage_rights
 from tests.pvesim.disks import create_disk
-from tests.pvesim.drives import Drive, drives_of, format_drive, is_drive_key, parse_drive
+from tests.pvesim.drives import Drive, contradicts_itself, drives_of, format_drive, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, die, param_error, param_errors
 from tests.pvesim.formats import split_list
 from tests.pvesim.schema import load
@@ -105,6 +105,8 @@ def normalize_values(call: Call, sets: dict[str, str]) -> None:
     for key, value in sets.items():
         if is_drive_key(key):
             drive = parse_drive(value)
+            if contradicts_itself(drive):
+                raise param_errors({key: "unable to parse drive options"})
             if drive.file in ("none", "cdrom") and "media" not in drive.options:
                 drive = drive.with_options(media="cdrom")
             sets[key] = format_drive(drive)

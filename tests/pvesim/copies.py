@@ -53,7 +53,7 @@ async def clone(call: Call) -> Any:
     if newid in world.vms:
         raise die(f"unable to create VM {newid}: config file already exists")
     if not full:
-        _check_linkable(call, conf)
+        _check_linkable(call, conf, from_snapshot=snapshot is not None)
     new = Vm(newid, call.node, {"lock": "clone"})
     world.vms[newid] = new
 
@@ -79,10 +79,15 @@ def _check_clone_storage(call: Call, conf: dict[str, str]) -> None:
         call.require(f"/storage/{storage_id}", "Datastore.AllocateSpace")
 
 
-def _check_linkable(call: Call, conf: dict[str, str]) -> None:
+def _check_linkable(call: Call, conf: dict[str, str], *, from_snapshot: bool) -> None:
+    storages = call.world.storages
     for key, drive in sorted(drives_of(conf)):
-        if not drive.is_cdrom and not call.world.storages.parse(drive.file).is_base:
+        if drive.is_cdrom or (not from_snapshot and storages.parse(drive.file).is_base):
+            continue
+        if not from_snapshot:
             raise die(f"Linked clone feature is not supported for '{drive.file}' ({key})")
+        if not plugin_of(storages.split(drive.file)[0]).clones_snapshots:
+            raise die(f"Linked clone feature is not supported for a snapshot of '{drive.file}' ({key})")
 
 
 async def _clone(call: Call, vm: Vm, conf: dict[str, str], new: Vm, task: Task, *, full: bool) -> None:
@@ -116,6 +121,11 @@ async def _link(call: Call, key: str, base: Volume, vmid: int, task: Task, node:
     fmt = "qcow2" if "qcow2" in plugin.formats else plugin.default_format
     task.print(f"create linked clone of drive {key} ({base.volid})")
     own = storages.next_disk_name(storage, node, vmid, fmt)
+    if not plugin.parse(storage, base.name).is_base:
+        # A clone of a snapshot stands alone by name.
+        volume = await storages.allocate(storage, node, own, base.size_bytes, fmt)
+        await storages.copy(base, volume)
+        return volume
     volume = await storages.allocate(storage, node, f"{base.name}/{own}", base.size_bytes, fmt)
     volume.parent = f"../{base.name}" if "/" in base.name else base.name
     if "/" in own:

@@ -96,3 +96,9 @@ def format_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % _UNITS[unit] == 0:
             return f"{size_bytes // _UNITS[unit]}{unit}"
     return str(size_bytes)
+
+
+def contradicts_itself(drive: Drive) -> bool:
+    """A total limit and one by direction exclude each other."""
+    names = drive.options.keys()
+    return any(unit in names and {f"{unit}_rd", f"{unit}_wr"} & names for unit in ("iops", "mbps", "bps"))

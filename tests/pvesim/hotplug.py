@@ -5,6 +5,7 @@ Must not touch the pending section; `configwrite.py` does, with what this module
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from tests.pvesim.drives import Drive, drives_of, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, die
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 SCSI_POLLS = 1
 PCI_STUCK_POLLS = 6
 CONTROLLER_STUCK_POLLS = 17
+# Of a SCSI disk's serial number, by QEMU.
+MAX_SERIAL_CHARS = 36
 DEFAULT_HOTPLUG = frozenset(["disk", "network", "usb"])
 # Options that mean nothing to the running process and apply at once.
 FAST_OPTIONS = frozenset(
@@ -62,7 +65,14 @@ async def plug(world: "World", vm: Vm, key: str, drive: Drive) -> None:
     if volume.damage == "no-backing":
         cause = "Could not open backing file: Could not open '/nonexistent.raw': No such file or directory\n"
         raise die(f"adding blockdev 'drive-{key}' failed : VM {vm.vmid} qmp command 'blockdev-add' failed - {cause}")
+    if key in vm.poisoned_slots:
+        cause = f"attempt to add duplicate property 'throttle-drive-{key}' to object (type 'container')"
+        raise die(f"VM {vm.vmid} qmp command 'object-add' failed - {cause}")
     await world.clock.sleep(world.profile.plug_s)
+    if len(unquote(drive.options.get("serial", ""))) > MAX_SERIAL_CHARS:
+        # QEMU refuses the device, nobody looks, and what was prepared for it stays: success without a disk.
+        vm.poisoned_slots.add(key)
+        return
     plugged = Plugged(key, drive.file, drive.options.get("wwn"), drive.options.get("serial"))
     await _appear(world, vm, plugged, volume)
 
@@ -129,6 +139,7 @@ async def unplug_all(world: "World", vm: Vm) -> None:
     for plugged in list(vm.plugged.values()):
         await _vanish(world, vm, plugged)
     vm.stuck_controllers.clear()
+    vm.poisoned_slots.clear()
 
 
 async def hot_delete(world: "World", vm: Vm, key: str) -> None:

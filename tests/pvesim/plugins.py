@@ -45,6 +45,8 @@ class DirPlugin:
     # On which formats a snapshot of the volume is possible.
     snapshot_formats: tuple[str, ...] = ("qcow2",)
     size_step_bytes = 1
+    # Whether a linked clone can be made of a snapshot (of a base volume it always can).
+    clones_snapshots = False
 
     def base_path(self, storage: Storage) -> str:
         """The directory."""
@@ -156,6 +158,7 @@ class LvmThinPlugin(DirPlugin):
     formats = ("raw",)
     snapshot_formats: tuple[str, ...] = ("raw",)
     size_step_bytes = LVM_EXTENT_BYTES
+    clones_snapshots = True
     module = "/usr/share/perl5/PVE/Storage/LvmThinPlugin.pm line 102"
 
     def name_for(self, storage: Storage, vmid: int, filename: str, fmt: str | None) -> tuple[str, str]:
@@ -241,6 +244,7 @@ class LvmPlugin(LvmThinPlugin):
 
     snapshot_formats = ()
     deleting_missing_fails = True
+    clones_snapshots = False
 
     def name_for(self, storage: Storage, vmid: int, filename: str, fmt: str | None) -> tuple[str, str]:
         """See LvmThinPlugin."""

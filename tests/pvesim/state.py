@@ -127,6 +127,8 @@ class Vm:
     plugged: dict[str, Plugged] = field(default_factory=dict)
     # Slots whose controller the guest was asked to eject and has not yet.
     stuck_controllers: set[str] = field(default_factory=set)
+    # Slots in which a plug failed silently; they take no disk until the VM is stopped.
+    poisoned_slots: set[str] = field(default_factory=set)
     agent: GuestAgent = field(default_factory=GuestAgent)
     config_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     pool: str = ""

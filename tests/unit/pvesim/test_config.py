@@ -113,6 +113,21 @@ async def test_one_drive_that_qemu_cannot_open_fails_alone_and_stays_pending(wor
     assert "pending" in (await pending(csi))["scsi2"]
 
 
+async def test_a_serial_that_qemu_refuses_is_a_success_without_a_disk(world: World, csi: Direct, volume: str) -> None:
+    assert (await csi.put(CONFIG, scsi3=f"{volume},serial={'d' * 37}")).status == 200
+    assert "scsi3" in (await csi.get(CONFIG, current=1)).data
+    assert "scsi3" not in world.vms[111].plugged
+    # What was prepared for the disk stays in QEMU: the slot is of no use until the VM is stopped.
+    assert (await csi.put(CONFIG, delete="scsi3")).status == 200
+    again = await csi.put(CONFIG, scsi3=f"{volume},serial=short")
+    assert "duplicate property 'throttle-drive-scsi3'" in again.errors["scsi3"]
+
+
+async def test_limits_that_exclude_each_other_are_refused(csi: Direct, volume: str) -> None:
+    reply = await csi.put(CONFIG, scsi3=f"{volume},iops=200,iops_rd=100")
+    assert reply.errors == {"scsi3": "unable to parse drive options"}
+
+
 async def test_detaching_keeps_own_volumes_as_unused_and_lets_foreign_ones_go(
     world: World, csi: Direct, volume: str
 ) -> None:

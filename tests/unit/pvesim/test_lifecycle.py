@@ -86,6 +86,19 @@ async def test_a_full_clone_owns_copies_of_everything(world: World, root: Direct
     assert world.vms[300].conf["scsi1"].startswith("local:300/vm-300-disk-1.qcow2")
 
 
+async def test_a_thin_snapshot_can_be_cloned_and_a_qcow2_one_cannot(
+    world: World, root: Direct, csi: Direct, vm: int
+) -> None:
+    await root.finish(await root.post(f"{VM}/snapshot", snapname="s1"))
+    refused = await root.post(f"{VM}/clone", newid=300, full=0, snapname="s1")
+    assert refused.reason.startswith("Linked clone feature is not supported for a snapshot of 'local:200/")
+    await root.finish(await root.post("/nodes/pve1/qemu", vmid=201, scsi0="local-lvm:1"))
+    await root.finish(await root.post("/nodes/pve1/qemu/201/snapshot", snapname="s1"))
+    task = await root.finish(await root.post("/nodes/pve1/qemu/201/clone", newid=301, full=0, snapname="s1"))
+    assert task.exitstatus == "OK"
+    assert world.vms[301].conf["scsi0"] == "local-lvm:vm-301-disk-0,size=1G"
+
+
 async def test_moving_a_foreign_disk_renames_it_to_the_vm(world: World, root: Direct, csi: Direct, vm: int) -> None:
     source = await _volume(csi, "vm-9999-a.raw")
     await csi.put(f"{VM}/config", scsi1=source)
