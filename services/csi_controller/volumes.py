@@ -33,6 +33,9 @@ from pvekit.models import VolumeInfo
 
 _log = get_logger(__name__)
 
+# Ends of an allocation after which there may be a volume. Third-party plugins say in words of their own that a name is
+# taken, so an unknown refusal is one of them.
+_LOOK_FIRST = (VolumeExists, NoSpace, PveUnknownOutcome, ServerFailure)
 # Ends of a deletion that do not say whether the volume is still there.
 _UNCLEAR = (PveUnknownOutcome, TaskFailed, TaskUnknown, ServerFailure)
 
@@ -122,7 +125,7 @@ class Volumes:
                 plan.size_bytes,
                 plan.image_format,
             )
-        except (VolumeExists, NoSpace, PveUnknownOutcome) as error:
+        except _LOOK_FIRST as error:
             return await self._settle(region, plan, error)
         handle = VolumeHandle(plan.handle.region, plan.handle.zone, plan.handle.storage, volid.partition(":")[2])
         if plan.kind.exact:
@@ -190,6 +193,10 @@ class Volumes:
             if isinstance(cause, NoSpace) and not missing.proved:
                 raise Unavailable(f"{cause}; whether something was left behind is not known: {missing}") from cause
             raise cause from missing
+        except ServerFailure as unclear:
+            if isinstance(cause, ServerFailure):
+                raise cause from unclear
+            raise
         if isinstance(cause, PveUnknownOutcome) and info.size_bytes < plan.size.required_bytes:
             raise Unavailable(f"volume {plan.handle.volid} may still be in the making; call again") from cause
         return _compatible(plan, plan.handle, info)

@@ -3,8 +3,9 @@ from grpc import StatusCode
 
 from tests.pvesim.faults import Rule, answer, cut_after, cut_before, task_fails
 from tests.pvesim.state import Snapshot
+from tests.pvesim.worlds import three_hosts, three_hosts_dict
 from tests.sim.csi_controller.conftest import refused
-from tests.sim.csi_controller.scene import Scene
+from tests.sim.csi_controller.scene import Scene, open_scene
 
 HANDLE = "cluster-1/pve1/local-lvm/vm-9999-pvc-1"
 
@@ -99,3 +100,14 @@ async def test_a_host_that_is_offline_is_unavailable(scene: Scene) -> None:
     with refused(StatusCode.UNAVAILABLE):
         await scene.delete(volume)
     await scene.delete(shared)
+
+
+async def test_thick_lvm_fails_on_a_missing_volume_which_is_success_here() -> None:
+    storages = three_hosts_dict()["storages"] | {"thick": {"type": "lvm", "vgname": "vg1", "content": "images"}}
+    async with open_scene(three_hosts(storages=storages)) as scene:
+        volume = await scene.create(storage="thick")
+        assert volume.volume_id == "cluster-1/pve1/thick/vm-9999-pvc-1"
+        await scene.delete(volume)
+        with scene.counted() as spent:
+            await scene.delete(volume)
+        assert spent.foreground <= 2
