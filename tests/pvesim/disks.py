@@ -4,7 +4,7 @@ Must not touch the configuration.
 """
 
 from tests.pvesim.call import Call
-from tests.pvesim.drives import Drive, format_drive, format_size, parse_drive
+from tests.pvesim.drives import Drive, format_drive, format_size
 from tests.pvesim.errors import die
 from tests.pvesim.state import Storage, Vm, Volume
 from tests.pvesim.storage import plugin_of
@@ -134,8 +134,3 @@ def _print(task: Task | None, lines: list[str]) -> None:
     if task is not None:
         for line in lines:
             task.print(line)
-
-
-def owned_by(call: Call, vm: Vm, value: str) -> bool:
-    """Whether a stored drive's volume is the VM's own."""
-    return call.world.storages.owner_of(parse_drive(value).file) == vm.vmid

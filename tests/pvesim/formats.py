@@ -5,7 +5,6 @@ Must not know which parameter uses which format; `data/api-schema.json` says tha
 
 import re
 from collections.abc import Callable
-from urllib.parse import unquote
 
 _CONTENT_TYPES = frozenset(["images", "rootdir", "vztmpl", "iso", "backup", "snippets", "import", "none"])
 _LIST_SPLIT = re.compile(r"[,;\s\0]+")
@@ -184,8 +183,3 @@ def check_format(name: str, value: str) -> str | None:
             if (why := FORMATS[name[:-5]](part)) is not None:
                 return why
     return None
-
-
-def unquote_twice(value: str) -> str:
-    """What `sshkeys` holds once decoded."""
-    return unquote(value)

@@ -49,10 +49,6 @@ class GuestRoots:
         self.dev(vmid).mkdir(parents=True, exist_ok=True)
         return name
 
-    def name_of(self, vmid: int, slot: str) -> str | None:
-        """The kernel name of a disk that is shown."""
-        return self._names.get((vmid, slot))
-
     def show(self, vmid: int, disk: GuestDisk) -> None:
         """Make the disk appear: links first, its sysfs entry last and in one step. The node is there already."""
         name = self._names[vmid, disk.slot]

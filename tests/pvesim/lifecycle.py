@@ -5,8 +5,9 @@ import uuid
 from typing import Any
 
 from tests.pvesim.call import Call, Routes
+from tests.pvesim.configchange import normalize_values
 from tests.pvesim.configrights import check_key_rights, check_set_rights, check_storage_rights
-from tests.pvesim.configwrite import check_protection, normalize_values
+from tests.pvesim.configwrite import check_protection
 from tests.pvesim.disks import create_disk
 from tests.pvesim.drives import drives_of, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, denied, die, param_error
