@@ -21,7 +21,7 @@ def test_bad_imports_are_caught(copy_tree: MakeTree) -> None:
     tree.append("services/csi_node/__init__.py", "\nimport httpx\nimport pvekit.client\n")
     tree.append("services/ccm/__init__.py", "\nimport grpc\n")
     tree.append("services/csi_controller/__init__.py", "\nimport ccm.labels\nimport tests.pvesim\n")
-    tree.append("services/csi_controller/volumes.py", "\nimport grpc\n")
+    tree.append("services/csi_controller/volumes.py", "\nimport grpc\nimport kubekit.sessions\n")
     tree.append("services/csi_controller/parameters.py", "\nimport csi_controller.volumes\n")
     tree.append("services/csi_node/host/exec.py", "\nimport csi_node.staging\n")
     found = tree.run(LINT_IMPORTS, "--no-cache", "--no-logo")
@@ -30,6 +30,7 @@ def test_bad_imports_are_caught(copy_tree: MakeTree) -> None:
     assert sorted(broken) == [
         "appkit knows no kit and speaks no protocol",
         "csikit knows neither Proxmox nor Kubernetes",
+        "in the CSI controller only kube_nodes speaks to Kubernetes",
         "in the node service only own_node speaks HTTP",
         "kubekit knows neither Proxmox nor CSI",
         "nothing shipped imports tests",
