@@ -17,6 +17,8 @@ _log = get_logger(__name__)
 
 _SETTLE_S = 120.0
 """Longer than any task this service starts takes on a healthy host."""
+_OUR_TASKS = frozenset({"qmconfig", "resize", "imgdel"})
+"""What this service starts; a long copy that an operator started with the same token is not waited for."""
 
 
 class Regions:
@@ -66,6 +68,8 @@ async def _finish_tasks(region: Region, host: str) -> None:
     """Wait for this token's tasks on one host. One that does not answer is passed over: nothing is attached there."""
     try:
         for upid in await region.tasks.running(host):
+            if upid.type not in _OUR_TASKS:
+                continue
             _log.info("waiting for a task of an earlier process", extra={"upid": str(upid)})
             try:
                 await region.tasks.wait(upid, timeout_s=_SETTLE_S)
