@@ -14,7 +14,7 @@ class Backoff:
 
     `jitter` is the share by which a delay may be shortened at random (0.2: down to 80 %), so that many waiters that
     failed together do not come back together and `max_s` stays a true upper bound. A seeded `rng` makes the row
-    repeatable; None uses an own, randomly seeded one.
+    repeatable; None uses the `random` module's own, which a simulation may seed as a whole.
     """
 
     first_s: float
@@ -29,8 +29,8 @@ class Backoff:
 
     def delays(self) -> Iterator[float]:
         """A new row of delays in seconds, from the first."""
-        rng = self.rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        draw = self.rng.random if self.rng is not None else random.random
         delay_s = self.first_s
         while True:
-            yield delay_s * (1 - self.jitter * rng.random())
+            yield delay_s * (1 - self.jitter * draw())
             delay_s = min(delay_s * self.factor, self.max_s)

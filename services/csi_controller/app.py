@@ -80,6 +80,11 @@ class App:
         """The Proxmox VE side, for callers in the same process."""
         return self._clusters
 
+    @property
+    def servicer(self) -> ControllerServicer:
+        """The Controller service, for callers in the same process; it raises errors of `appkit.errors`."""
+        return self._servicer
+
     async def start(self) -> None:
         """Listen, and begin to read the inventories; calls are refused as UNAVAILABLE until those are there."""
         self._started_at = self._clock.monotonic()
@@ -92,14 +97,15 @@ class App:
             _log.warning("no Kubernetes API server is configured: a worker's VM must have the name of its node")
         self._settling = asyncio.create_task(self._regions.settle(), name="settle")
         self._background.start("health", self._watch_health())
-        self._server = await serve(
-            self._settings.csi_address,
-            self._register,
-            interceptors=[CallInterceptor(StatusTable(), self._metrics)],
-            drain_s=self._settings.drain_s,
-        )
+        if self._settings.csi_address:
+            self._server = await serve(
+                self._settings.csi_address,
+                self._register,
+                interceptors=[CallInterceptor(StatusTable(), self._metrics)],
+                drain_s=self._settings.drain_s,
+            )
+            _log.info("serving", extra={"address": self._server.address, "version": __version__})
         self._health.set("server", ok=True)
-        _log.info("serving", extra={"address": self._server.address, "version": __version__})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set. Raises BackgroundFailed when something that must not end has ended."""

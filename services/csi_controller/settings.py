@@ -25,6 +25,7 @@ class ControllerSettings(ServiceSettings):
 
     cloud_config: Path
     csi_address: str = "unix:///csi/csi.sock"
+    """Empty: no socket; calls come from the same process."""
     kubeconfig: Path | None = None
     kube_server: str | None = None
     in_cluster: bool = False
