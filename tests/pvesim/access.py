@@ -92,6 +92,12 @@ class Access:
             return None
         return user
 
+    def forget_vm(self, vmid: int) -> None:
+        """A destroyed VM leaves its pool, and every ACL entry on its own path goes."""
+        self.vm_pool.pop(vmid, None)
+        for key in [key for key in self.acl if key.path == f"/vms/{vmid}"]:
+            del self.acl[key]
+
     def permissions(self, who: Identity, path: str) -> dict[str, bool]:
         """{privilege: propagates} on a path. A privilege-separated token has the intersection with its user's."""
         if who.token:

@@ -152,7 +152,7 @@ async def _destroy(call: Call, vm: Vm, task: Task) -> None:
         if world.ha.resources.pop(f"vm:{vm.vmid}", None) is not None:
             task.print(f"NOTE: removed VM {vm.vmid} from HA resource configuration.")
     del world.vms[vm.vmid]
-    world.access.vm_pool.pop(vm.vmid, None)
+    world.access.forget_vm(vm.vmid)
 
 
 def _own_volumes(call: Call, vm: Vm) -> list[str]:
@@ -170,11 +170,11 @@ def _own_volumes(call: Call, vm: Vm) -> list[str]:
 
 async def _free_unreferenced(call: Call, vm: Vm, task: Task) -> None:
     storages = call.world.storages
-    for storage in list(storages.definitions.values()):
-        if storage.disabled or not storage.is_on(vm.node):
-            continue
-        # A storage that cannot be activated ends it half-way.
+    scanned = [one for one in storages.definitions.values() if not one.disabled and one.is_on(vm.node)]
+    # Every storage is activated before any is looked at: one that cannot be ends it half-way.
+    for storage in scanned:
         storages.activate(storage.storage_id, vm.node)
+    for storage in scanned:
         for volume in [v for v in storages.on(storage, vm.node) if v.owner == vm.vmid and v.content == "images"]:
             for line in await storages.free(volume.volid, vm.node):
                 task.print(line)
