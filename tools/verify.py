@@ -25,17 +25,23 @@ FRAGMENT = re.compile(r"(\d+|\+[a-z0-9-]+)\.([a-z]+)\.md")
 
 
 def tracked() -> Iterator[Path]:
-    """Every file that is, or is about to be, part of the repository."""
-    listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listing.stdout.decode().split("\0"):
+    """Every file of the repository, those not yet added included; in an unpacked archive, every file not made here."""
+    # The clone may belong to another user than the one who checks it.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        listing = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if not is_made_here(path)]
+    for name in listing:
         path = ROOT / name
         if name and path.is_file() and not path.is_symlink():
             yield path
+
+
+def is_made_here(path: Path) -> bool:
+    """Whether a make target made the file: environments, caches, build results."""
+    top, *_ = path.relative_to(ROOT).parts
+    return top.startswith((".venv", ".git")) or top in {"build", "dist"} or "cache" in path.as_posix()
 
 
 def generated_code() -> list[str]:
