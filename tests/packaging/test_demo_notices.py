@@ -27,13 +27,16 @@ CASES = {
         ("✗ data-pg-0: formatted and mounted on worker-21",),
     ),
     "a request too many": (
-        "services/csi_controller/volumes.py",
-        (
-            "real = Volumes.create\n\n"
-            "async def planted(self, *a, **k):\n"
-            '    await next(iter(self._clusters.regions())).client.get("/version")\n'
-            "    return await real(self, *a, **k)\n\nVolumes.create = planted\n"
-        ),
+        "libs/pvekit/client.py",
+        """real = PveClient.request
+
+async def planted(self, method, path, *more, **named):
+    if method == "POST":
+        await real(self, "GET", "/version")
+    return await real(self, method, path, *more, **named)
+
+PveClient.request = planted
+""",
         ("2 foreground requests; at most 1 are allowed",),
     ),
 }
