@@ -5,6 +5,7 @@ by handlers of one's own: masking happens here, in the last step before the stre
 arguments, extra fields, bound fields and traceback.
 """
 
+import contextlib
 import json
 import logging
 import sys
@@ -81,10 +82,11 @@ class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's name
         """Say that a log call was wrong; the base class would print its arguments, secrets included, unmasked."""
         error = sys.exc_info()[1]
-        # The stream itself may be what failed (closed pipe): nothing is left to say it on.
-        if isinstance(error, OSError | ValueError) and getattr(self.stream, "closed", False):
-            return
-        self.stream.write(f"log call failed: {record.name} {record.pathname}:{record.lineno} {type(error).__name__}\n")
+        line = f"log call failed: {record.name} {record.pathname}:{record.lineno} {type(error).__name__}\n"
+        # The stream itself may be what failed (closed pipe, full disk): nothing is left to say it on, and the work that
+        # was to be logged must not fail for it.
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(line)
 
 
 class _Formatter(logging.Formatter):
@@ -110,7 +112,8 @@ class _Formatter(logging.Formatter):
         # from two values is still a secret.
         masked = _redactor.mask_value({**head, **fields})
         line = json.dumps(masked, ensure_ascii=False) if self._json_lines else _text_line(masked)
-        return _redactor.mask(line)
+        # What came from a path of bytes that are no UTF-8 is no reason to lose the line.
+        return _redactor.mask(line).encode(errors="backslashreplace").decode()
 
 
 def _text_line(values: dict[str, Any]) -> str:

@@ -201,6 +201,8 @@ def _level(method: str, code: StatusCode) -> int:
 
 
 def _shortened(text: str) -> str:
+    """The text in the room that callers give it; bytes of a path that are no UTF-8 are shown as numbers."""
+    text = text.encode(errors="backslashreplace").decode()
     room = _MAX_DETAILS_BYTES
     for position, character in enumerate(text):
         room -= (

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import io
 import json
 import logging
@@ -143,3 +144,22 @@ def test_the_http_client_tells_of_each_request_at_debug_only(configure: Configur
     logs.configure("text", level, stream)
     logging.getLogger("httpx").info("HTTP Request: GET /")
     assert ("HTTP Request" in stream.getvalue()) is shown
+
+
+class FullDisk(io.StringIO):
+    """Standard error as a file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_stream_that_takes_nothing_does_not_fail_the_work(configure: Configure, log_format: Format) -> None:
+    configure(log_format)
+    logs.configure(log_format, stream=FullDisk())
+    logging.getLogger("test").info("formatting a blank disk")
+
+
+def test_a_path_that_is_no_utf8_does_not_lose_the_line(configure: Configure, log_format: Format) -> None:
+    stream = configure(log_format)
+    logging.getLogger("test").info("mounted", extra={"path": "/pods/\udcff"})
+    assert b"/pods/" in stream.getvalue().encode()

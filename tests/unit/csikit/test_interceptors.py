@@ -395,3 +395,11 @@ async def test_a_method_of_no_registered_service_is_left_to_grpc(bench: Bench) -
         request = csi_pb2.GroupControllerGetCapabilitiesRequest()
         code, _ = await refused(group.GroupControllerGetCapabilities(request, timeout=5))
     assert code is StatusCode.UNIMPLEMENTED
+
+
+async def test_a_path_that_is_no_utf8_is_told_and_not_lost(bench: Bench) -> None:
+    bench.calls_will_raise(errors.FailedPrecondition("still published at /pods/\udcff"))
+    told = await refused(bench.controller.CreateVolume(CREATE))
+    assert told == (StatusCode.FAILED_PRECONDITION, "still published at /pods/\\udcff")
+    bench.text.encode()
+    assert bench.line()["message"].startswith("still published at /pods/")
