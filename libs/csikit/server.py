@@ -4,10 +4,12 @@ Must not know which services it carries. The socket file of a predecessor is rem
 nobody answers on it: two plugins on one socket would take turns in answering.
 """
 
+import contextlib
+import fcntl
 import os
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,22 +97,39 @@ async def serve(
     Unavailable when the system refuses to listen.
     """
     place = parse_endpoint(endpoint)
-    if place.socket:
-        _make_room(place.socket)
     server = grpc.aio.server(interceptors=list(interceptors), options=_OPTIONS)
     servicers(server)
-    try:
-        port = server.add_insecure_port(place.target)
-    except RuntimeError as error:
-        raise Unavailable(f"cannot listen on {endpoint!r}: {error}") from error
+    with contextlib.ExitStack() as held:
+        if place.socket:
+            held.enter_context(_alone_at(place.socket))
+            _make_room(place.socket)
+        try:
+            port = server.add_insecure_port(place.target)
+        except RuntimeError as error:
+            raise Unavailable(f"cannot listen on {endpoint!r}: {error}") from error
     await server.start()
     address = place.target if place.socket else f"{place.host_port.rpartition(':')[0]}:{port}"
     return CsiServer(server, address, drain_s)
 
 
+@contextlib.contextmanager
+def _alone_at(path: Path) -> Iterator[None]:
+    """Of several processes that start at once, one at a time looks at the socket, removes it and listens.
+
+    Else each could find the same dead socket, and the slower one remove what the faster one has just put there.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FailedPrecondition(f"cannot listen on {path}: its directory {path.parent} does not exist") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _make_room(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FailedPrecondition(f"cannot listen on {path}: its directory {path.parent} does not exist")
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -127,6 +146,6 @@ def _make_room(path: Path) -> None:
             return
         except FileNotFoundError:
             return
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             pass
     raise FailedPrecondition(f"cannot listen on {path}: another process answers there")

@@ -1,8 +1,10 @@
 """The server on real sockets: forms of an endpoint, what may be in its place, drain, successor."""
 
 import asyncio
+import contextlib
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +195,59 @@ async def test_a_successor_may_start_during_the_drain_and_keeps_its_socket(path:
         await stopping
     assert await name_at(new.address) == "new"
     await new.stop()
+
+
+async def test_a_living_socket_whose_queue_is_full_is_respected(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as alive, contextlib.ExitStack() as callers:
+        alive.bind(str(path))
+        alive.listen(0)
+        for _ in range(5):
+            caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                caller.connect(str(path))
+        with pytest.raises(FailedPrecondition, match="another process answers"):
+            await start(f"unix://{path}", Gate())
+    assert is_there(path)
+
+
+STARTER = """
+import asyncio, sys
+from appkit.errors import FailedPrecondition
+from csikit.server import serve
+
+async def main():
+    sys.stdin.readline()
+    try:
+        server = await serve(sys.argv[1], lambda server: None)
+    except FailedPrecondition:
+        print("refused", flush=True)
+        return
+    print("serves", flush=True)
+    sys.stdin.readline()
+    await server.stop(0)
+
+print("ready", flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_of_several_processes_that_start_at_once_one_serves(path: Path) -> None:
+    """All find the same dead socket; none may remove the one that another has just put there."""
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    pipe = asyncio.subprocess.PIPE
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", STARTER, str(path), stdin=pipe, stdout=pipe)
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+    said = [await process.stdout.readline() for process in processes if process.stdout is not None]
+    for process in processes:
+        await process.communicate(b"end\n")
+    assert sorted(said) == [b"refused\n", b"refused\n", b"serves\n"]
