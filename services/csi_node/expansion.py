@@ -47,7 +47,7 @@ class Expansion:
             device = await self._devices.find_number(number)
             if device is None:
                 raise FailedPrecondition(f"the disk {number} behind {wanted.volume_path} has gone")
-            return _within(wanted, await self._devices.wait_size(device, wanted.required_bytes))
+            return _size_within(wanted, await self._devices.wait_size(device, wanted.required_bytes))
         mount = self._mounts.find(wanted.volume_path)
         if mount is None:
             raise NotFound(f"volume {wanted.volume_id} is not at {wanted.volume_path}: nothing is mounted there")
@@ -59,18 +59,21 @@ class Expansion:
                 f"the disk {mount.number} behind {wanted.volume_path} has gone; stage the volume again"
             )
         device = await self._devices.wait_size(device, wanted.required_bytes)
+        size = _size_within(wanted, device)
         if mount.read_only and wanted.staging_path is not None:
             # A Pod that may only read: the mount to grow through is the staged one.
-            mount = self._mounts.find(wanted.staging_path) or mount
+            staged = self._mounts.find(wanted.staging_path)
+            mount = staged if staged is not None and staged.number == mount.number else mount
         if mount.read_only:
             raise FailedPrecondition(
                 f"{mount.path} is mounted read-only; a filesystem is grown through a writable mount"
             )
-        await self._filesystems.grow_mounted(device, mount.fs_type, mount.path)
-        return _within(wanted, device)
+        async with self._devices.pinned(device):
+            await self._filesystems.grow_mounted(device, mount.fs_type, mount.path)
+        return size
 
 
-def _within(wanted: Expand, device: Device) -> int:
+def _size_within(wanted: Expand, device: Device) -> int:
     size = device.disk.size_bytes
     if 0 < wanted.limit_bytes < size:
         raise OutOfRange(

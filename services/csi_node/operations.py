@@ -6,9 +6,11 @@ after that finds it done. Only the end of the process stops it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from appkit.errors import Unavailable
 from appkit.logs import get_logger
 from csikit.inflight import InFlight
 
@@ -24,11 +26,17 @@ class Operations:
         self._in_flight = InFlight()
         self._tasks: set[asyncio.Task[object]] = set()
 
-    async def run(self, volume_id: str, verb: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work` holding the volume. Raises Pending when another verb holds it, and what `work` raises."""
+    async def run(self, volume_id: str, verb: str, work: Callable[[], Awaitable[T]], *, disk: str = "") -> T:
+        """Do `work` holding the volume, and its disk (by WWN) where two names of one volume must not both work on it.
+
+        Raises Pending when another verb holds one of them, Unavailable when the service stops meanwhile, and what
+        `work` raises.
+        """
 
         async def hold() -> T:
-            with self._in_flight.hold(volume_id, verb):
+            with contextlib.ExitStack() as held:
+                for key in filter(None, (volume_id, disk)):
+                    held.enter_context(self._in_flight.hold(key, verb))
                 return await work()
 
         task = asyncio.create_task(hold(), name=f"{verb} {volume_id}")
@@ -37,6 +45,8 @@ class Operations:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            if task.cancelled():
+                raise Unavailable(f"{verb} was stopped because this service stops; call again") from None
             if not task.done():
                 _log.warning("the caller has gone, the operation goes on")
                 task.add_done_callback(_log_outcome)

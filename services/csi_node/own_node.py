@@ -3,6 +3,7 @@
 The one module with httpx. The big client stays out: the node service runs everywhere and must stay small.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,10 @@ class OwnNode:
                 f"the API server at {access.url} does not answer: {error or type(error).__name__}"
             ) from error
         if answer.status_code == httpx.codes.OK:
-            node = answer.json()
-            if isinstance(node, dict):
-                return node
+            with contextlib.suppress(ValueError):
+                node = answer.json()
+                if isinstance(node, dict):
+                    return node
             raise Unavailable(f"GET {path} answered something that is no Node")
         raise self._error(path, answer)
 

@@ -6,11 +6,11 @@ Must not know gRPC, and must not touch a disk. Callers hold the volume's in-flig
 from dataclasses import dataclass
 from pathlib import Path
 
-from appkit.errors import AlreadyExists, FailedPrecondition
+from appkit.errors import AlreadyExists, FailedPrecondition, Unavailable
 from appkit.logs import get_logger
 from csi_node.host.devices import Devices
 from csi_node.host.kernel import DeviceNumber, Kernel
-from csi_node.host.mounts import Mount, Mounts, real_path
+from csi_node.host.mounts import Mount, Mounts, check_mount_point, real_path
 from csi_node.host.sysfs import Sysfs
 
 _log = get_logger(__name__)
@@ -38,6 +38,8 @@ class Publishing:
         self._devices = devices
         self._mounts = mounts
         self._kubelet_dir = kubelet_dir
+        self._writable: set[Path] = set()
+        """Targets that this process has published for writing."""
 
     async def publish(self, wanted: Publish) -> None:
         """Make the volume visible at the target path.
@@ -56,6 +58,7 @@ class Publishing:
         """
         await self._mounts.unmount(target_path)
         _remove_target(target_path)
+        self._writable.discard(target_path)
 
     async def _publish_mount(self, wanted: Publish) -> None:
         staged = await self._get_staged(wanted)
@@ -67,10 +70,22 @@ class Publishing:
             await self._take_off_stale(wanted, present.number)
             present = None
         if present is not None:
-            self._check_same(wanted, present, read_only=read_only)
+            if present.root != staged.root:
+                raise AlreadyExists(
+                    f"{wanted.target_path} shows the directory {present.root} of the volume, not all of it"
+                )
+            await self._finish(wanted, present, read_only=read_only)
             return
+        check_mount_point(wanted.target_path)
         wanted.target_path.mkdir(mode=0o750, parents=True, exist_ok=True)
-        await self._mounts.bind(wanted.staging_path, wanted.target_path, read_only=read_only)
+        bound = await self._mounts.bind(wanted.staging_path, wanted.target_path, read_only=read_only)
+        if (bound.number, bound.root) != (staged.number, staged.root):
+            await self._mounts.unmount(wanted.target_path)
+            raise Unavailable(
+                f"{wanted.staging_path} changed while it was bound: {wanted.target_path} showed device {bound.number} "
+                f"instead of {staged.number}"
+            )
+        self._note(wanted, read_only=read_only)
 
     async def _publish_block(self, wanted: Publish) -> None:
         device = await self._devices.wait_for(wanted.wwn)
@@ -78,9 +93,10 @@ class Publishing:
         if present is not None:
             number = await self._kernel.block_device_number(wanted.target_path)
             if number == device.disk.number:
-                self._check_same(wanted, present, read_only=wanted.read_only)
+                await self._finish(wanted, present, read_only=wanted.read_only)
                 return
             await self._take_off_stale(wanted, number or present.number)
+        check_mount_point(wanted.target_path)
         wanted.target_path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         wanted.target_path.touch(mode=0o640)
         await self._devices.check(device)
@@ -88,6 +104,7 @@ class Publishing:
         if await self._kernel.block_device_number(wanted.target_path) != device.disk.number:
             await self._mounts.unmount(wanted.target_path)
             raise FailedPrecondition(f"{wanted.target_path} does not show {device.disk} after it was bound there")
+        self._note(wanted, read_only=wanted.read_only)
 
     async def _get_staged(self, wanted: Publish) -> Mount:
         staged = self._mounts.find(wanted.staging_path)
@@ -101,6 +118,11 @@ class Publishing:
                 f"{wanted.staging_path} shows device {staged.number}, but the disk of volume {wanted.volume_id} "
                 f"(WWN {wanted.wwn}) is {device.disk if device else 'not on this node'}: it must be staged again"
             )
+        if staged.root != "/":
+            raise FailedPrecondition(
+                f"{wanted.staging_path} shows the directory {staged.root} of volume {wanted.volume_id}, not all of it"
+            )
+        await self._kernel.usage(wanted.staging_path)  # a Pod must not be started on a filesystem that has shut down
         return staged
 
     async def _take_off_stale(self, wanted: Publish, number: DeviceNumber) -> None:
@@ -112,11 +134,24 @@ class Publishing:
         )
         await self._mounts.unmount(wanted.target_path)
 
-    @staticmethod
-    def _check_same(wanted: Publish, present: Mount, *, read_only: bool) -> None:
-        if present.read_only != read_only:
-            have, want = ("read-only", "writable") if present.read_only else ("writable", "read-only")
-            raise AlreadyExists(f"{wanted.target_path} is already published {have}, and {want} was asked for")
+    async def _finish(self, wanted: Publish, present: Mount, *, read_only: bool) -> None:
+        """Accept what is published already, and end what a killed process has begun.
+
+        A read-only bind takes two steps. A target that is still writable, and that this process has not made so, is
+        the first of them: kubelet never changes its mind about a target.
+        """
+        if present.read_only == read_only:
+            return
+        if read_only and wanted.target_path not in self._writable:
+            _log.warning("making read-only what was left writable", extra={"path": wanted.target_path})
+            await self._mounts.make_read_only(present)
+            return
+        have, want = ("read-only", "writable") if present.read_only else ("writable", "read-only")
+        raise AlreadyExists(f"{wanted.target_path} is already published {have}, and {want} was asked for")
+
+    def _note(self, wanted: Publish, *, read_only: bool) -> None:
+        if not read_only:
+            self._writable.add(wanted.target_path)
 
     def _check_exclusive(self, wanted: Publish, staged: Mount) -> None:
         """Every mount outside kubelet's own plugin directory is a use by some Pod."""

@@ -4,6 +4,7 @@ A path must lie under the kubelet's directory. Anywhere else, a mount made in th
 Pod would write to the node's own disk (the directory differs with k0s, microk8s and others).
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +25,18 @@ _SIZES = {
 }
 """Least and greatest value of the mkfs parameters, in bytes; the tools themselves are stricter in between."""
 
+_PATH_BYTES, _NAME_BYTES = 4095, 255
+"""What Linux takes for a path and for one name in it."""
+
+_NOT_FOR_A_VOLUME = frozenset(
+    "bind rbind move remount loop offset sizelimit helper uhelper journal_path journal_dev logdev rtdev "
+    "shared slave private unbindable rshared rslave rprivate runbindable".split()
+)
+"""Options that make mount(8) do something else than mount this disk, bring in another disk, or hide the mount.
+
+With `private`, an unmount in this container would not reach the host, which would go on using a detached disk.
+"""
+
 
 def parse_stage(request: csi_pb2.NodeStageVolumeRequest, kubelet_dir: Path) -> Stage:
     """Raises InvalidRequest, FailedPrecondition (path outside the kubelet's directory) and Unsupported."""
@@ -38,8 +51,7 @@ def parse_stage(request: csi_pb2.NodeStageVolumeRequest, kubelet_dir: Path) -> S
     if capability.fs_type and capability.fs_type not in SUPPORTED:
         raise Unsupported(f"file system {capability.fs_type} is not supported; {' and '.join(SUPPORTED)} are")
     for flag in capability.mount_flags:
-        if not flag or not flag.isprintable() or "," in flag or " " in flag:
-            raise InvalidRequest(f"mount flag {flag!r} is not one option")
+        _check_mount_flag(flag)
     context = request.volume_context
     return Stage(
         volume_id=volume_id,
@@ -67,10 +79,13 @@ def parse_publish(request: csi_pb2.NodePublishVolumeRequest, kubelet_dir: Path) 
         raise FailedPrecondition(
             f"volume {volume_id} must be staged before it is published: staging_target_path is empty"
         )
+    staging = parse_path("staging_target_path", request.staging_target_path, kubelet_dir)
+    if target.is_relative_to(staging) or staging.is_relative_to(target):
+        raise InvalidRequest(f"target_path {target} and staging_target_path {staging} must not lie in one another")
     return Publish(
         volume_id=volume_id,
         wwn=_wwn(request.publish_context),
-        staging_path=parse_path("staging_target_path", request.staging_target_path, kubelet_dir),
+        staging_path=staging,
         target_path=target,
         block=capability.access == "block",
         read_only=request.readonly or capability.is_read_only,
@@ -80,13 +95,14 @@ def parse_publish(request: csi_pb2.NodePublishVolumeRequest, kubelet_dir: Path) 
 
 def parse_expand(request: csi_pb2.NodeExpandVolumeRequest) -> Expand:
     """Raises InvalidRequest. A path without a volume is not wrong in itself: it is looked up and not found."""
-    if not request.volume_path:
-        raise InvalidRequest("volume_path is empty")
+    volume_path = _volume_path(request.volume_path)
+    if "\0" in request.staging_target_path:
+        raise InvalidRequest("staging_target_path holds a NUL character")
     if min(request.capacity_range.required_bytes, request.capacity_range.limit_bytes) < 0:
         raise InvalidRequest("capacity_range has a negative size")
     return Expand(
         volume_id=parse_volume_id(request.volume_id),
-        volume_path=Path(request.volume_path),
+        volume_path=volume_path,
         staging_path=Path(request.staging_target_path) if request.staging_target_path else None,
         required_bytes=request.capacity_range.required_bytes,
         limit_bytes=request.capacity_range.limit_bytes,
@@ -95,10 +111,7 @@ def parse_expand(request: csi_pb2.NodeExpandVolumeRequest) -> Expand:
 
 def parse_stats(request: csi_pb2.NodeGetVolumeStatsRequest) -> tuple[str, Path]:
     """Volume id and path. Raises InvalidRequest."""
-    volume_id = parse_volume_id(request.volume_id)
-    if not request.volume_path:
-        raise InvalidRequest("volume_path is empty")
-    return volume_id, Path(request.volume_path)
+    return parse_volume_id(request.volume_id), _volume_path(request.volume_path)
 
 
 def parse_volume_id(text: str) -> str:
@@ -115,12 +128,33 @@ def parse_path(field: str, text: str, kubelet_dir: Path) -> Path:
     path = PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or "\0" in text:
         raise InvalidRequest(f"{field} {text!r} is not an absolute path without '..'")
+    if len(os.fsencode(text)) > _PATH_BYTES or any(len(os.fsencode(part)) > _NAME_BYTES for part in path.parts):
+        raise InvalidRequest(
+            f"{field} is longer than Linux allows: {_PATH_BYTES} bytes, and {_NAME_BYTES} for each name in it"
+        )
     if not path.is_relative_to(kubelet_dir) or path == PurePosixPath(kubelet_dir):
         raise FailedPrecondition(
             f"{field} {text} is not under {kubelet_dir}, the kubelet directory of this service (--kubelet-dir); "
             "a mount made there would not reach the Pod"
         )
     return Path(path)
+
+
+def _volume_path(text: str) -> Path:
+    """Whatever path kubelet knows the volume by: it is looked up, not made."""
+    if not text:
+        raise InvalidRequest("volume_path is empty")
+    if "\0" in text:
+        raise InvalidRequest("volume_path holds a NUL character")
+    return Path(text)
+
+
+def _check_mount_flag(flag: str) -> None:
+    if not flag or not flag.isprintable() or "," in flag or " " in flag:
+        raise InvalidRequest(f"mount flag {flag!r} is not one option")
+    name = flag.partition("=")[0].lower()
+    if name in _NOT_FOR_A_VOLUME or name.startswith("x-mount."):
+        raise InvalidRequest(f"mount flag {flag!r} cannot be used for a volume")
 
 
 def _capability(request: csi_pb2.NodeStageVolumeRequest | csi_pb2.NodePublishVolumeRequest) -> Capability:
@@ -154,6 +188,7 @@ def _size(context: Mapping[str, str], key: str) -> int | None:
     least, greatest = _SIZES[key]
     if (
         not (value.isascii() and value.isdecimal())
+        or len(value) > len(str(greatest))
         or not least <= int(value) <= greatest
         or int(value).bit_count() != 1
     ):

@@ -57,7 +57,9 @@ class NodeServicer(csi_pb2_grpc.NodeServicer):
         self, request: csi_pb2.NodeStageVolumeRequest, context: Context
     ) -> csi_pb2.NodeStageVolumeResponse:
         wanted = requests.parse_stage(request, self._kubelet_dir)
-        await self._operations.run(wanted.volume_id, "NodeStageVolume", lambda: self._staging.stage(wanted))
+        await self._operations.run(
+            wanted.volume_id, "NodeStageVolume", lambda: self._staging.stage(wanted), disk=wanted.wwn
+        )
         return csi_pb2.NodeStageVolumeResponse()
 
     async def NodeUnstageVolume(  # noqa: N802, D102

@@ -16,7 +16,7 @@ from csi_node.host.devices import Device, Devices
 from csi_node.host.exec import Runner
 from csi_node.host.filesystems import DEFAULT, Filesystems, FormatOptions, mount_options
 from csi_node.host.kernel import DeadMount, Kernel
-from csi_node.host.mounts import Mount, Mounts
+from csi_node.host.mounts import Mount, Mounts, check_mount_point, real_path
 from csi_node.host.sysfs import Sysfs
 
 _log = get_logger(__name__)
@@ -61,7 +61,7 @@ class Staging:
         self._devices = devices
         self._mounts = mounts
         self._filesystems = filesystems
-        self._pods = kubelet_dir / "pods"
+        self._kubelet_dir = kubelet_dir
 
     async def stage(self, wanted: Stage) -> None:
         """Make the volume's filesystem available at its staging path; a block volume only needs its disk to be there.
@@ -73,38 +73,50 @@ class Staging:
         if wanted.block:
             return
         read_only = wanted.read_only or device.disk.read_only
-        mount = await self._staged(wanted, device, read_only=read_only)
-        if mount is None:
-            mount = await self._mount(wanted, device, read_only=read_only)
-        elif not read_only:
-            await self._grow(wanted, device, mount, mounted_before=True)
+        async with self._devices.pinned(device):
+            mount = await self._staged(wanted, device, read_only=read_only)
+            if mount is None:
+                await self._mount(wanted, device, read_only=read_only)
+            elif not read_only:
+                await self._grow(wanted, device, mount, mounted_before=True)
 
     async def unstage(self, staging_path: Path) -> None:
         """Unmount the staging path; nothing mounted there is fine.
 
-        Raises FailedPrecondition while a Pod still has the filesystem mounted: the disk is detached after this call.
+        Raises FailedPrecondition while a Pod still has the filesystem mounted, and Unavailable when data could not be
+        written: the disk is detached after this call.
         """
         mount = self._mounts.find(staging_path)
         if mount is not None:
-            users = [
-                str(other.path)
-                for other in self._mounts.of_device(mount.number)
-                if other.path != mount.path
-                and other.path.is_relative_to(self._pods)
-                and self._sysfs.exists(mount.number)
-            ]
-            if users:
-                raise FailedPrecondition(
-                    f"{staging_path} cannot be unstaged, the volume is still published at {', '.join(users)}"
-                )
+            if self._sysfs.exists(mount.number):
+                await self._let_go(staging_path, mount)
             await self._mounts.unmount(staging_path)
         remove_directory(staging_path)
+
+    async def _let_go(self, staging_path: Path, mount: Mount) -> None:
+        """Make sure that nothing is lost when the disk goes away after the unmount."""
+        pods = real_path(self._kubelet_dir / "pods")  # where the kernel shows it, if the kubelet's directory is a link
+        users = [
+            str(other.path)
+            for other in self._mounts.of_device(mount.number)
+            if other.path != mount.path and other.path.is_relative_to(pods)
+        ]
+        if users:
+            raise FailedPrecondition(
+                f"{staging_path} cannot be unstaged, the volume is still published at {', '.join(users)}"
+            )
+        if not mount.read_only and not await self._is_dead(staging_path):
+            await self._mounts.flush(staging_path)
 
     async def _staged(self, wanted: Stage, device: Device, *, read_only: bool) -> Mount | None:
         """The good mount of this disk at the staging path, or None after anything stale there was taken off."""
         mount = self._mounts.find(wanted.staging_path)
         if mount is None:
             return None
+        if mount.root != "/":
+            raise FailedPrecondition(
+                f"{wanted.staging_path} shows the directory {mount.root} of {mount.source}, not a whole filesystem"
+            )
         if mount.number != device.disk.number:
             if mount.number.major == 0 or self._sysfs.exists(mount.number):
                 raise FailedPrecondition(
@@ -141,6 +153,7 @@ class Staging:
 
     async def _mount(self, wanted: Stage, device: Device, *, read_only: bool) -> Mount:
         fs_type = await self._prepare(wanted, device, read_only=read_only)
+        check_mount_point(wanted.staging_path)
         wanted.staging_path.mkdir(mode=0o750, parents=True, exist_ok=True)
         options = mount_options(fs_type, wanted.mount_flags, ssd=wanted.ssd, read_only=read_only)
         mount = await self._mount_checked(wanted, device, fs_type, options)
@@ -176,7 +189,9 @@ class Staging:
                         f"volume {wanted.volume_id} holds {content.fs_type}, but {wanted.fs_type} was asked for; "
                         f"it is not formatted again. Set the fsType of the PersistentVolume to {content.fs_type}"
                     )
-                if not read_only and not self._mounts.of_device(device.disk.number):
+                # Where it is mounted already, also by a container that we do not see into, a check is neither possible
+                # nor needed: the kernel has it in hand.
+                if not read_only and not await self._kernel.is_claimed(device.node):
                     await self._devices.check(device)
                     await self._filesystems.check(device, content.fs_type)
                 return content.fs_type
@@ -201,12 +216,16 @@ class Staging:
         return fs_type
 
     async def _mount_checked(self, wanted: Stage, device: Device, fs_type: str, options: Sequence[str]) -> Mount:
-        """Mount, and believe it when the kernel shows this very disk there, writable if that was asked for."""
+        """Mount, and believe it when the kernel shows all of this very disk there, writable as it was asked for."""
         await self._devices.check(device)
         mount = await self._mounts.mount(device.node, wanted.staging_path, fs_type, options)
         wrong = ""
         if mount.number != device.disk.number:
             wrong = f"device {mount.number} is mounted instead of {device.disk}"
+        elif mount.root != "/":
+            wrong = f"only its directory {mount.root} is mounted"
+        elif "ro" in options and not mount.read_only:
+            wrong = "it is mounted for writing, although read-only was asked for"
         elif mount.read_only and "ro" not in options:
             wrong = "it is mounted read-only, although writing was asked for"
         elif await self._is_dead(wanted.staging_path):

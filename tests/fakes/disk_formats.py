@@ -24,6 +24,7 @@ class Superblock:
     label: str = ""
     state: int = CLEAN
     in_progress: bool = False
+    was_mounted: bool = False
 
     @property
     def contents(self) -> str:
@@ -49,6 +50,13 @@ def read_signatures(file: Path) -> dict[str, str]:
     return {"PTTYPE": "dos"} if head[510:512] == b"\x55\xaa" else {}
 
 
+def read_remains(file: Path) -> list[str]:
+    """What `wipefs` lists beyond that: the second copy of a partition table, in the last sector."""
+    with file.open("rb") as disk:
+        disk.seek(-512, os.SEEK_END)
+        return ["gpt"] if disk.read(8) == b"EFI PART" else []
+
+
 def read_superblock(file: Path) -> Superblock | None:
     head = _head(file)
     if _is_xfs(head):
@@ -61,7 +69,10 @@ def read_superblock(file: Path) -> Superblock | None:
         label = head[base + 0x78 : base + 0x88].rstrip(b"\0").decode()
         (state,) = struct.unpack_from("<H", head, base + 0x3A)
         size = (low + (high << 32)) * BLOCK
-        return Superblock("ext4", size, uuid.UUID(bytes=head[base + 0x68 : base + 0x78]), label, state)
+        mounted = head[base + 0x2C : base + 0x30] != bytes(4)
+        return Superblock(
+            "ext4", size, uuid.UUID(bytes=head[base + 0x68 : base + 0x78]), label, state, was_mounted=mounted
+        )
     return None
 
 
@@ -78,6 +89,7 @@ def write_superblock(file: Path, superblock: Superblock) -> None:
     content = bytearray(1024)
     struct.pack_into("<I", content, 4, blocks & 0xFFFFFFFF)
     struct.pack_into("<I", content, 0x18, 2)
+    struct.pack_into("<I", content, 0x2C, superblock.was_mounted)
     struct.pack_into("<HH", content, 0x38, 0xEF53, superblock.state)
     struct.pack_into("<I", content, 0x60, 0x80)
     struct.pack_into("<I", content, 0x150, blocks >> 32)

@@ -46,8 +46,13 @@ class FakeMachine(NodeCalls):
             device_timeout_s=device_timeout_s,
             kube_server="http://kube.test",
         )
+        self._kube_transport = kube_transport
+        self.restart()
+
+    def restart(self) -> None:
+        """A new service process on the same machine: what is mounted stays, what was in memory is gone."""
         self.node = build(
-            self.settings, env={}, runner=self.host, kernel=self.host, kube_transport=kube_transport
+            self.settings, env={}, runner=self.host, kernel=self.host, kube_transport=self._kube_transport
         ).servicer
 
     def volume(self, name: str, size_mib: int = 512) -> Volume:

@@ -12,13 +12,14 @@ What it cannot play: read-only mounts refuse nothing, and files that were writte
 # ruff: noqa: ASYNC240 - its files are small and local, and virtual time must not wait for threads
 import asyncio
 import uuid
-from collections.abc import Callable, Container, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appkit.errors import Unavailable
 from csi_node.host.exec import CommandFailed, CommandTimeout, Completed
-from csi_node.host.kernel import DeadMount, DeviceNumber, Usage
+from csi_node.host.kernel import DeadMount, DeviceNumber, NoAnswer, Usage
 from csi_node.host.mounts import Mount, parse_mountinfo
 from tests.fakes import disk_formats
 from tests.fakes.disk_formats import Superblock
@@ -46,6 +47,10 @@ class Trouble:
     killed: bool = False
 
 
+class ProcessKilled(BaseException):
+    """The service is killed (SIGKILL): no code of it runs any more, no clean-up either."""
+
+
 class FakeHost:
     """One machine. `contents` may be shared by several: the filesystems' files are kept there."""
 
@@ -63,8 +68,14 @@ class FakeHost:
         self.duration_s: dict[str, float] = {}
         self.busy: set[Path] = set()
         self.shut_down: set[DeviceNumber] = set()
+        self.slow: set[DeviceNumber] = set()
         self.can_grow_mounted_ext4 = True
+        self.mounted_elsewhere: set[DeviceNumber] = set()
         self.before: dict[str, Callable[[], None]] = {}
+        self.lives = 0
+        """How many commands the service may run to their ends before it is killed; 0 is no limit."""
+        self.killed_before_the_last = False
+        """Whether the last of them is not run."""
 
     def programs(self) -> list[str]:
         """Names of the programs run, in order; the list is emptied."""
@@ -77,6 +88,11 @@ class FakeHost:
     async def run(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", expect: Container[int] = (0,)
     ) -> Completed:
+        if self.lives < 0:
+            raise ProcessKilled
+        if self.lives == 1 and self.killed_before_the_last:
+            self.lives = -1
+            raise ProcessKilled
         self.lines.append(list(argv))
         program = argv[0]
         if hook := self.before.pop(program, None):
@@ -100,6 +116,10 @@ class FakeHost:
             code, output = refused.code, str(refused)
         if trouble and trouble.killed:
             raise CommandTimeout(argv, timeout_s, reaped=True)
+        if self.lives > 0:
+            self.lives = self.lives - 1 or -1
+        if self.lives < 0:
+            raise ProcessKilled
         if code not in expect:
             raise CommandFailed(argv, code, output)
         return Completed(tuple(argv), code, output, "")
@@ -117,6 +137,15 @@ class FakeHost:
             return None
         return self._number(path.name)
 
+    @asynccontextmanager
+    async def pinned(self, path: Path, number: DeviceNumber) -> AsyncIterator[None]:
+        if await self.block_device_number(path) != number:
+            raise Unavailable(f"{path} is not device {number}")
+        yield
+
+    async def is_claimed(self, path: Path) -> bool:
+        return self._number(path.name) in self.mounted_elsewhere or self._is_mounted(path.name)
+
     async def read(self, path: Path, offset: int, length: int) -> bytes:
         name = path.name
         if self._number(name) is None or not path.exists():
@@ -130,6 +159,8 @@ class FakeHost:
 
     async def usage(self, path: Path) -> Usage:
         mount = self._find(path)
+        if mount is not None and mount.number in self.slow:
+            raise NoAnswer(f"statfs of {path} did not end: the disk does not answer")
         if mount is None or mount.number in self.shut_down or self._name(mount.number) is None:
             raise DeadMount(f"the filesystem at {path} does not answer: Input/output error")
         superblock = self._superblock(self._name(mount.number) or "")
@@ -217,6 +248,16 @@ class FakeHost:
             raise Refused(2, "")
         return "".join(f"{key}={value}\n" for key, value in {"DEVNAME": args[-1], **tags}.items())
 
+    def _wipefs(self, args: list[str], *, killed: bool) -> str:
+        file = self._dev / self._device(args[-1])
+        found = disk_formats.read_signatures(file)
+        return "".join(f"{kind}\n" for kind in [*found.values(), *disk_formats.read_remains(file)])
+
+    def _sync(self, args: list[str], *, killed: bool) -> str:
+        if self._find(Path(args[-1])) is None:
+            raise AssertionError(f"{args[-1]} was flushed, which is no mount")
+        return ""
+
     def _mkfs_ext4(self, args: list[str], *, killed: bool) -> str:
         name = self._device(args[-1])
         if self._is_mounted(name):
@@ -251,7 +292,7 @@ class FakeHost:
 
     def _e2fsck(self, args: list[str], *, killed: bool) -> str:
         name = self._device(args[-1])
-        if self._is_mounted(name):
+        if self._is_mounted(name) or self._number(name) in self.mounted_elsewhere:
             raise Refused(8, f"{args[-1]} is mounted. e2fsck: Cannot continue, aborting.")
         superblock = self._superblock(name)
         if superblock.state == disk_formats.BROKEN:
@@ -296,6 +337,8 @@ class FakeHost:
         superblock = self._superblock(name)
         if args[args.index("-t") + 1] != superblock.fs_type or superblock.in_progress:
             raise Refused(32, f"mount: {path}: wrong fs type, bad option, bad superblock on {args[-2]}.")
+        if superblock.fs_type == "ext4" and "ro" not in options:
+            disk_formats.write_superblock(self._dev / name, replace(superblock, was_mounted=True))
         write = "ro" if "ro" in options or _read(self._sys / "block" / name / "ro") == "1" else "rw"
         number = self._number(name)
         assert number is not None

@@ -12,7 +12,19 @@ import pytest
 from tests.host.loops import enter_private_mounts
 from tests.host.machine import Machine
 
-TOOLS = ("blkid", "e2fsck", "mkfs.ext4", "mkfs.xfs", "mount", "resize2fs", "tune2fs", "umount", "xfs_growfs")
+TOOLS = (
+    "blkid",
+    "e2fsck",
+    "mkfs.ext4",
+    "mkfs.xfs",
+    "mount",
+    "resize2fs",
+    "sync",
+    "tune2fs",
+    "umount",
+    "wipefs",
+    "xfs_growfs",
+)
 
 
 def _missing() -> str:

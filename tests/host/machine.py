@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +18,11 @@ class LoggingRunner(ProcessRunner):
 
     def __init__(self) -> None:
         self.lines: list[list[str]] = []
+        self.before: Callable[[list[str]], None] = lambda argv: None
 
     async def run(self, argv, **kwargs) -> Completed:  # type: ignore[no-untyped-def]
         self.lines.append(list(argv))
+        self.before(list(argv))
         return await super().run(argv, **kwargs)
 
     def programs(self) -> list[str]:

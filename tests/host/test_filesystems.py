@@ -62,6 +62,7 @@ async def test_command_lines(machine: Machine) -> None:
     await machine.publish(ext4, readonly=True)
     assert machine.runner.lines == [
         ["blkid", "-p", "-o", "export", *tags, f"{dev}/sdb"],
+        ["wipefs", "--noheadings", "--output", "TYPE", f"{dev}/sdb"],
         ["mkfs.ext4", "-b", "4096", "-I", "512", "-F", "-m0", "-L", UNFINISHED_LABEL, f"{dev}/sdb"],
         ["tune2fs", "-L", "", f"{dev}/sdb"],
         ["mount", "-t", "ext4", "-o", "nosuid,noatime", f"{dev}/sdb", f"{machine.staging(ext4)}"],
@@ -73,8 +74,10 @@ async def test_command_lines(machine: Machine) -> None:
     await machine.unstage(xfs)
     assert machine.runner.lines == [
         ["blkid", "-p", "-o", "export", *tags, f"{dev}/sdc"],
+        ["wipefs", "--noheadings", "--output", "TYPE", f"{dev}/sdc"],
         ["mkfs.xfs", "-b", "size=2048", "-i", "size=1024", f"{dev}/sdc"],
         ["mount", "-t", "xfs", "-o", "nouuid", f"{dev}/sdc", f"{machine.staging(xfs)}"],
+        ["sync", "--file-system", f"{machine.staging(xfs)}"],
         ["umount", f"{machine.staging(xfs)}"],
     ]
 

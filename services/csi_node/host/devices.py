@@ -77,6 +77,17 @@ class Devices:
             found = f"{now}, {device.node} is {number}" if now else "nothing"
             raise Unavailable(f"{device.node} was {device.disk}, and now is {found}: the disk was swapped or unplugged")
 
+    @asynccontextmanager
+    async def pinned(self, device: Device) -> AsyncIterator[None]:
+        """For the length of the body, `device.node` is this disk or nothing. Raises Unavailable when it is not now.
+
+        Tools are given the name of a disk and open it a moment after the last look at it; without this, another disk
+        could have come under that name meanwhile.
+        """
+        async with self._kernel.pinned(device.node, device.disk.number):
+            await self.check(device)
+            yield
+
     async def wait_size(self, device: Device, size_bytes: int) -> Device:
         """The same disk, once the kernel shows at least `size_bytes` of it; asks the disk again while it waits.
 

@@ -19,9 +19,11 @@ MKFS_TIMEOUT_S = 900.0
 FSCK_TIMEOUT_S = 3600.0
 GROW_TIMEOUT_S = 900.0
 
-# e2fsck(8): 1 corrected, 2 corrected and a reboot is wanted (a mounted root), 4 left uncorrected; more: failed.
-_FSCK_GOOD = (0, 1, 2)
+# e2fsck(8), a sum: 1 corrected, 2 corrected and a reboot is wanted (a mounted root), 4 left uncorrected; from 8 on it
+# could not do its work. A signal (negative) or a missing program (127) is no sum and says nothing of the filesystem.
+_FSCK_GOOD = (0, 1, 2, 3)
 _FSCK_UNCORRECTED = 4
+_FSCK_GREATEST_SUM = 63
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class FormatOptions:
 
 def mount_options(fs_type: str, flags: tuple[str, ...], *, ssd: bool, read_only: bool) -> list[str]:
     """Options of the staging mount: the claim's own first, then ours. The same as the Go node service's, and `ro`."""
-    options = list(flags)
+    options = [flag for flag in flags if not (read_only and flag in ("ro", "rw"))]
     if ssd and not {"relatime", "strictatime", "atime"} & set(flags):
         options.append("noatime")
     if fs_type == "xfs":
@@ -98,7 +100,7 @@ class Filesystems:
         try:
             await self._runner.run(argv, timeout_s=FSCK_TIMEOUT_S, expect=_FSCK_GOOD)
         except CommandFailed as error:
-            if error.returncode & _FSCK_UNCORRECTED:
+            if 0 < error.returncode <= _FSCK_GREATEST_SUM and error.returncode & _FSCK_UNCORRECTED:
                 raise Corrupt(
                     f"the ext4 on {device.disk} has errors that must be repaired by hand "
                     f"(`e2fsck {device.node}` on this node, with the volume attached): {error.output.strip()}"

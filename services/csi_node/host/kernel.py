@@ -11,7 +11,8 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
@@ -30,7 +31,11 @@ DEAD_ERRNOS = frozenset(
 
 
 class DeadMount(Unavailable):
-    """The filesystem at a path does not answer: its disk is gone, or it has shut itself down after an I/O error."""
+    """The filesystem at a path is dead: its disk is gone, or it has shut itself down after an I/O error."""
+
+
+class NoAnswer(Unavailable):
+    """A system call did not end in time. The disk may be dead or just slow, so nothing may be concluded from it."""
 
 
 class DeviceNumber(NamedTuple):
@@ -66,12 +71,23 @@ class Kernel(Protocol):
         """The number of the block device that `path` is; None if it does not exist or is something else."""
         ...
 
+    def pinned(self, path: Path, number: DeviceNumber) -> AbstractAsyncContextManager[None]:
+        """For the length of the body, no other disk can take this device's number or kernel name.
+
+        Raises Unavailable when `path` is not the block device of this number.
+        """
+        ...
+
+    async def is_claimed(self, path: Path) -> bool:
+        """Whether somebody has the device for himself: it is mounted in any mount namespace, or a tool works on it."""
+        ...
+
     async def read(self, path: Path, offset: int, length: int) -> bytes:
         """Exactly `length` bytes of a device. Raises Unavailable when they cannot all be read."""
         ...
 
     async def usage(self, path: Path) -> Usage:
-        """statfs(2) of a mounted path. Raises DeadMount when the filesystem does not answer."""
+        """statfs(2) of a mounted path. Raises DeadMount when the filesystem is dead, NoAnswer when it may be."""
         ...
 
     async def write_attribute(self, path: Path, value: str) -> None:
@@ -88,11 +104,27 @@ class LinuxKernel:
 
     def mountinfo(self) -> str:
         """See `Kernel.mountinfo`."""
-        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+        # As bytes: reading text would turn a carriage return in a path into the end of a line.
+        return Path("/proc/self/mountinfo").read_bytes().decode("utf-8", errors="surrogateescape")
 
     async def block_device_number(self, path: Path) -> DeviceNumber | None:
         """See `Kernel.block_device_number`."""
         return await self._call(lambda: _block_device_number(path), f"stat of {path}")
+
+    @asynccontextmanager
+    async def pinned(self, path: Path, number: DeviceNumber) -> AsyncIterator[None]:
+        """See `Kernel.pinned`. An open device keeps its number: sd gives a name away after the last one has closed."""
+        descriptor = await self._call(lambda: _open_block(path), f"opening {path}", too_late=os.close)
+        try:
+            if (found := _number(os.fstat(descriptor))) != number:
+                raise Unavailable(f"{path} is device {found}, no longer {number}: the disk was swapped or unplugged")
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def is_claimed(self, path: Path) -> bool:
+        """See `Kernel.is_claimed`."""
+        return await self._call(lambda: _is_claimed(path), f"claiming {path}")
 
     async def read(self, path: Path, offset: int, length: int) -> bytes:
         """See `Kernel.read`. Never creates the file, never reads anything but a block device."""
@@ -114,20 +146,23 @@ class LinuxKernel:
         except OSError as error:
             raise Unavailable(f"cannot write {value!r} to {path}: {error.strerror}") from error
 
-    async def _call(self, call: Callable[[], T], what: str) -> T:
-        """Make one system call in a thread of its own; raises DeadMount when it takes too long.
+    async def _call(self, call: Callable[[], T], what: str, *, too_late: Callable[[T], None] | None = None) -> T:
+        """Make one system call in a thread of its own; raises NoAnswer when it takes too long.
 
         Not in a pool, which a few hanging calls would fill, and as a daemon, for which the end of the process does not
         wait. A call that hangs is not made again while it does, since kubelet asks for each volume every minute.
+        `too_late` is given what a call returns for which nobody waits any more.
         """
         if what in self._hanging:
-            raise DeadMount(f"{what} has not ended since an earlier call: the disk does not answer")
+            raise NoAnswer(f"{what} has not ended since an earlier call: the disk does not answer")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
 
         def settle(result: T | None, error: BaseException | None) -> None:
             self._hanging.discard(what)
             if outcome.done():
+                if error is None and too_late is not None:
+                    too_late(cast("T", result))
                 return
             if error is not None:
                 outcome.set_exception(error)
@@ -149,7 +184,7 @@ class LinuxKernel:
                 return await outcome
         except TimeoutError:
             self._hanging.add(what)
-            raise DeadMount(f"{what} did not end within {self._timeout_s:g} s: the disk does not answer") from None
+            raise NoAnswer(f"{what} did not end within {self._timeout_s:g} s: the disk does not answer") from None
 
 
 def _block_device_number(path: Path) -> DeviceNumber | None:
@@ -157,19 +192,40 @@ def _block_device_number(path: Path) -> DeviceNumber | None:
         status = path.stat()
     except OSError:
         return None
+    return _number(status)
+
+
+def _number(status: os.stat_result) -> DeviceNumber | None:
     if not stat.S_ISBLK(status.st_mode):
         return None
     return DeviceNumber(os.major(status.st_rdev), os.minor(status.st_rdev))
 
 
-def _read(path: Path, offset: int, length: int) -> bytes:
+def _open_block(path: Path) -> int:
+    """Open a block device for reading. Never creates a file and never opens anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+    if _number(os.fstat(descriptor)) is None:
+        os.close(descriptor)
+        raise Unavailable(f"{path} is not a block device")
+    return descriptor
+
+
+def _is_claimed(path: Path) -> bool:
     try:
-        if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
-            raise Unavailable(f"{path} is not a block device")
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return True
+        raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+    return False
+
+
+def _read(path: Path, offset: int, length: int) -> bytes:
+    descriptor = _open_block(path)
+    try:
         content = bytearray()
         while len(content) < length:
             chunk = os.pread(descriptor, length - len(content), offset + len(content))

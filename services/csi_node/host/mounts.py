@@ -61,12 +61,15 @@ def parse_mountinfo(text: str) -> list[Mount]:
     kept as propagation), it will not change the rest.
     """
     found = []
-    for line in text.splitlines():
+    # Not splitlines(): the kernel escapes a newline in a path, but none of the other characters that would end a line.
+    for line in text.split("\n"):
         head, separator, tail = line.partition(" - ")
         before, after = head.split(" "), tail.split(" ")
         if not separator or len(before) < 6 or len(after) < 3:
             continue
         major, _, minor = before[2].partition(":")
+        if not all(number.isdecimal() for number in (before[0], before[1], major, minor)):
+            continue
         found.append(
             Mount(
                 id=int(before[0]),
@@ -126,24 +129,38 @@ class Mounts:
     async def bind(self, source: Path, path: Path, *, read_only: bool) -> Mount:
         """Bind `source` (a directory, or a device node) to `path`.
 
-        Read-only takes two steps, since the kernel ignores `ro` at the bind itself. The second one would drop the
-        flags the bind has copied (nosuid, noexec, ...) unless it names them again. When it fails, the first is undone.
+        Read-only takes two steps, since the kernel ignores `ro` at the bind itself. When the second one fails, the
+        first is undone; when the process dies between them, `make_read_only` is the rest.
         """
         await self._run(["mount", "--bind", str(source), str(path)])
         bound = self._get(path, f"binding {source}")
         if not read_only:
             return bound
-        flags = [flag for flag in PER_MOUNT_FLAGS if flag in bound.options]
         try:
-            await self._run(["mount", *_options(["remount", "bind", "ro", *flags]), str(path)])
+            return await self.make_read_only(bound)
         except BaseException:
             await self.unmount(path)
             raise
-        bound = self._get(path, f"making {path} read-only")
-        if "ro" not in bound.options:
-            await self.unmount(path)
-            raise Unavailable(f"{path} was to be read-only, but the kernel shows it as {','.join(bound.options)}")
-        return bound
+
+    async def make_read_only(self, mount: Mount) -> Mount:
+        """Make one mount read-only, its filesystem and the other mounts of it as they were.
+
+        A remount drops the flags that the bind has copied (nosuid, noexec, ...) unless it names them again.
+        """
+        flags = [flag for flag in PER_MOUNT_FLAGS if flag in mount.options]
+        await self._run(["mount", *_options(["remount", "bind", "ro", *flags]), str(mount.path)])
+        now = self._get(mount.path, f"making {mount.path} read-only")
+        if "ro" not in now.options:
+            raise Unavailable(f"{mount.path} was to be read-only, but the kernel shows it as {','.join(now.options)}")
+        return now
+
+    async def flush(self, path: Path) -> None:
+        """Write what is dirty in the filesystem mounted at `path`, and see that it was written.
+
+        Before an unmount: umount(8) does not tell of data that could not be written, and where another mount namespace
+        has a copy of the mount, unmounting it here writes nothing.
+        """
+        await self._run(["sync", "--file-system", str(path)])
 
     async def unmount(self, path: Path) -> int:
         """Take every mount off `path`; answers how many there were. Nothing mounted there is fine.
@@ -175,6 +192,12 @@ class Mounts:
 
     async def _run(self, argv: Sequence[str]) -> None:
         await self._runner.run(argv, timeout_s=MOUNT_TIMEOUT_S)
+
+
+def check_mount_point(path: Path) -> None:
+    """Raises FailedPrecondition when `path` is a symbolic link: what is mounted on it would appear somewhere else."""
+    if path.is_symlink():
+        raise FailedPrecondition(f"{path} is a symbolic link to {path.readlink()}; nothing is mounted through a link")
 
 
 def real_path(path: Path) -> Path:

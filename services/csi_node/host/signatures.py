@@ -2,11 +2,12 @@
 
 Three things may be formatted over, and nothing else:
 
-`Blank`. blkid in probing mode finds nothing at all (exit code 2; 8, "ambivalent", is refused), and we read the first
-and the last MiB ourselves without an error, because blkid gives the same exit code for a disk it cannot read, and the
-first 2 KiB are zero. Not the whole disk: a fresh thick LVM volume holds what its extents held before, except for
-signatures and the first 4 KiB, which lvcreate clears (Proxmox runs it with -W y, and -Z y is its default). A fresh
-volume of any other storage type reads zero throughout. 2 KiB, because that is where the superblock of ext4 ends and
+`Blank`. blkid in probing mode finds nothing at all (exit code 2; 8, "ambivalent", is refused), nor does wipefs, which
+also lists what blkid does not believe (superblocks with a wrong checksum; the second copy of a partition table whose
+first one was wiped). And we read the first and the last MiB ourselves without an error, because blkid gives the same
+exit code for a disk it cannot read, and the first 2 KiB are zero. Not the whole disk: a fresh thick LVM volume holds
+what its extents held before, except for signatures and the first 4 KiB, which lvcreate clears (Proxmox runs it with
+-W y, and -Z y is its default). A fresh volume of any other storage type reads zero throughout. 2 KiB, because that is where the superblock of ext4 ends and
 where nearly every format has its first mark; and no more, because a mkfs.ext4 with 1 KiB blocks that was killed leaves
 its group descriptors right behind it. A filesystem of which just the first 4 KiB were lost cannot be told from a
 fresh LVM volume by anything on the disk.
@@ -14,7 +15,8 @@ fresh LVM volume by anything on the disk.
 `Unfinished`. A mkfs that was cut off by a kill, a crash or a power cut. Nobody can have stored anything in it:
 - ext4: mkfs writes the superblock last, so a killed mkfs leaves a blank disk by the rule above. After a power cut the
   superblock may have reached the disk and the rest not. Hence mkfs labels the filesystem with `UNFINISHED_LABEL`, and
-  the label is taken off when mkfs has ended and synced; a filesystem with that label was never mounted by us.
+  the label is taken off when mkfs has ended and synced; a filesystem with that label was never mounted by us. Another
+  driver does not know the label and may have mounted it: then its superblock has a time of mounting, and it is in use.
 - xfs: mkfs itself sets `inprogress` in the superblock first, and clears it after everything else was flushed. The
   kernel refuses to mount it while that is set.
 
@@ -83,7 +85,14 @@ async def probe(device: Device, runner: Runner, kernel: Kernel) -> Content:
             return Foreign("the signatures of several formats at once")
         raise
     tags = dict(line.partition("=")[::2] for line in found.stdout.splitlines())
-    return _judge(tags, head, tail)
+    content = _judge(tags, head, tail)
+    if isinstance(content, Blank):
+        listed = await runner.run(
+            ["wipefs", "--noheadings", "--output", "TYPE", str(device.node)], timeout_s=_BLKID_TIMEOUT_S
+        )
+        if kinds := ", ".join(dict.fromkeys(listed.stdout.split())):
+            return Foreign(f"remains of {kinds}")
+    return content
 
 
 def filesystem_size(fs_type: str, head: bytes) -> int | None:
@@ -109,7 +118,8 @@ def _judge(tags: dict[str, str], head: bytes, tail: bytes) -> Content:
     if fs_type and tags.get("USAGE") != "filesystem":
         return Foreign(f"a signature of {fs_type}")
     if fs_type:
-        if (fs_type == "ext4" and tags.get("LABEL") == UNFINISHED_LABEL) or (fs_type == "xfs" and _in_progress(head)):
+        marked = fs_type == "ext4" and tags.get("LABEL") == UNFINISHED_LABEL and not _was_mounted(head)
+        if marked or (fs_type == "xfs" and _in_progress(head)):
             return Unfinished(fs_type)
         return Filesystem(fs_type, filesystem_size(fs_type, head))
     if not _is_zero(head[:_HEAD_BYTES]):
@@ -119,6 +129,12 @@ def _judge(tags: dict[str, str], head: bytes, tail: bytes) -> Content:
 
 def _is_zero(content: bytes) -> bool:
     return content.count(0) == len(content)
+
+
+def _was_mounted(head: bytes) -> bool:
+    """The field `s_mtime` of an ext4 superblock: mkfs leaves it zero, every mount for writing sets it."""
+    (mounted_at,) = struct.unpack_from("<I", head, 1024 + 0x2C)
+    return bool(mounted_at)
 
 
 def _in_progress(head: bytes) -> bool:

@@ -116,3 +116,34 @@ async def test_disk_that_goes_away_meanwhile(machine: FakeMachine) -> None:
         await expanding
     with pytest.raises(FailedPrecondition, match="stage the volume again"):
         await machine.expand(volume, machine.staging(volume), 1024)
+
+
+async def test_reader_does_not_grow_what_else_is_at_the_staging_path(machine: FakeMachine) -> None:
+    volume, other = machine.volume("pvc-1"), machine.volume("pvc-2")
+    machine.plug(volume, "sdb")
+    machine.plug(other, "sdc")
+    await machine.stage(volume, "xfs")
+    await machine.stage(other, "xfs")
+    target = await machine.publish(volume, readonly=True)
+    machine.host.programs()
+    request = csi_pb2.NodeExpandVolumeRequest(
+        volume_id=volume.handle, volume_path=str(target), staging_target_path=str(machine.staging(other))
+    )
+    with pytest.raises(FailedPrecondition, match="is mounted read-only"):
+        await machine.node.NodeExpandVolume(request, None)  # type: ignore[arg-type]
+    assert machine.host.programs() == []
+
+
+async def test_above_the_limit_nothing_is_grown(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    disk = machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    machine.grow(disk, 1024)
+    request = csi_pb2.NodeExpandVolumeRequest(
+        volume_id=volume.handle,
+        volume_path=str(machine.staging(volume)),
+        capacity_range=csi_pb2.CapacityRange(required_bytes=600 * MIB, limit_bytes=700 * MIB),
+    )
+    with pytest.raises(OutOfRange, match="larger than the limit"):
+        await machine.node.NodeExpandVolume(request, None)  # type: ignore[arg-type]
+    assert "resize2fs" not in machine.host.programs()

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from appkit.errors import Pending
+from appkit.errors import Pending, Unavailable
 from csi_node.operations import Operations
 
 pytestmark = pytest.mark.looptime
@@ -63,3 +63,22 @@ async def test_close_waits_and_then_stops(drain_s: float, *, finished: bool) -> 
     assert bool(done) is finished
     await asyncio.gather(call, return_exceptions=True)
     await operations.aclose(0)
+
+
+async def test_caller_of_what_is_stopped_is_told_to_call_again() -> None:
+    operations = Operations()
+    call = asyncio.create_task(operations.run("vol", "NodeStageVolume", lambda: asyncio.sleep(100)))
+    await asyncio.sleep(1)
+    await operations.aclose(2)
+    with pytest.raises(Unavailable, match="NodeStageVolume was stopped because this service stops"):
+        await call
+
+
+async def test_disk_is_held_with_the_volume() -> None:
+    operations = Operations()
+    first = asyncio.create_task(operations.run("one", "NodeStageVolume", lambda: asyncio.sleep(10), disk="0x5"))
+    await asyncio.sleep(1)
+    with pytest.raises(Pending, match="'0x5' is still running"):
+        await operations.run("two", "NodeStageVolume", lambda: asyncio.sleep(0), disk="0x5")
+    await first
+    await operations.run("two", "NodeStageVolume", lambda: asyncio.sleep(0), disk="0x5")

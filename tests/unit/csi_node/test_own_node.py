@@ -50,3 +50,12 @@ async def test_away_or_broken() -> None:
         await OwnNode("worker-11", lambda: ACCESS, transport=Api(down=True)).get()
     with pytest.raises(Unavailable, match="answered 500"):
         await OwnNode("worker-11", lambda: ACCESS, transport=Api(500)).get()
+
+
+async def test_answer_that_is_no_json() -> None:
+    class Proxy(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, text="<html>please log in</html>")
+
+    with pytest.raises(Unavailable, match="something that is no Node"):
+        await OwnNode("worker-11", lambda: ACCESS, transport=Proxy()).get()

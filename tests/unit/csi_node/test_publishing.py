@@ -1,7 +1,8 @@
 import pytest
 
-from appkit.errors import AlreadyExists, FailedPrecondition
+from appkit.errors import AlreadyExists, FailedPrecondition, Unavailable
 from csi_node.host.exec import CommandFailed
+from csi_node.host.kernel import DeviceNumber
 from tests.fakes.fake_machine import FakeMachine
 from tests.fakes.runner import Trouble
 
@@ -164,3 +165,24 @@ async def test_block_volume(machine: FakeMachine) -> None:
     await machine.unpublish(volume)
     assert machine.mounted() == []
     assert not target.exists()
+
+
+async def test_filesystem_that_shut_down_is_not_given_to_a_pod(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    machine.host.shut_down.add(DeviceNumber(8, 16))
+    with pytest.raises(Unavailable, match="does not answer"):
+        await machine.publish(volume)
+    assert machine.mounted() == [machine.staging(volume)]
+
+
+async def test_writable_target_is_not_made_read_only_under_a_running_pod(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    await machine.publish(volume)
+    with pytest.raises(AlreadyExists, match="already published writable, and read-only was asked for"):
+        await machine.publish(volume, readonly=True)
+    await machine.unpublish(volume)
+    await machine.publish(volume, readonly=True)

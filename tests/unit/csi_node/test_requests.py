@@ -64,11 +64,41 @@ def test_stage() -> None:
         ({"volume_context": {"blockSize": "4k"}}, "blockSize is '4k'"),
         ({"volume_context": {"blockSize": "3000"}}, "power of two"),
         ({"volume_context": {"inodeSize": "64"}}, "from 128 to 4096"),
+        ({"volume_context": {"inodeSize": "-1"}}, "from 128 to 4096"),
+        ({"volume_context": {"blockSize": "9" * 5000}}, "power of two"),
+        ({"volume_context": {"blockSize": "\u0664096"}}, "power of two"),
+        ({"staging_target_path": "/var/lib/kubelet/" + "x" * 256}, "longer than Linux allows"),
+        ({"staging_target_path": "/var/lib/kubelet" + "/x" * 2100}, "longer than Linux allows"),
+        ({"staging_target_path": "/var/lib/kubelet/a\0b"}, "not an absolute path"),
+        ({"publish_context": {"DevicePath": "/dev/disk/by-id/wwn-0x5056432d49443031\n"}}, "is not of the form"),
+        ({"volume_capability": capability("../xfs")}, "file system type"),
+        ({"volume_capability": capability(flags=("",))}, "not one option"),
+        ({"volume_capability": capability(flags=("a\nb",))}, "not one option"),
     ],
 )
 def test_wrong_stage(changes: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         requests.parse_stage(stage(**changes), KUBELET)
+
+
+@pytest.mark.parametrize(
+    "flag", ["bind", "remount", "LOOP", "loop=/dev/loop3", "private", "rshared", "logdev=/dev/sdc", "X-mount.subdir=a"]
+)
+def test_mount_flags_that_are_not_for_a_volume(flag: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be used for a volume"):
+        requests.parse_stage(stage(volume_capability=capability(flags=(flag,))), KUBELET)
+
+
+def test_other_mount_flags_are_the_administrators_choice() -> None:
+    flags = ("discard", "nodev", "data=ordered", "logbsize=256k", "_netdev", "x-systemd.mount-timeout=9", "noload")
+    assert requests.parse_stage(stage(volume_capability=capability(flags=flags)), KUBELET).mount_flags == flags
+
+
+@pytest.mark.parametrize("target", [STAGING, f"{STAGING}/pod", "/var/lib/kubelet/plugins"])
+def test_target_and_staging_path_in_one_another(target: str) -> None:
+    """Published at its own staging path, a volume would be unstaged by the unpublish."""
+    with pytest.raises(InvalidRequest, match="must not lie in one another"):
+        requests.parse_publish(publish(target_path=target), KUBELET)
 
 
 def test_stage_of_what_comes_later() -> None:
@@ -113,3 +143,9 @@ def test_expand_and_stats() -> None:
         requests.parse_stats(csi_pb2.NodeGetVolumeStatsRequest(volume_id="v"))
     with pytest.raises(InvalidRequest, match="volume_id is empty"):
         requests.parse_stats(csi_pb2.NodeGetVolumeStatsRequest(volume_path="some/path"))
+    for field in ("volume_path", "staging_target_path"):
+        changed = csi_pb2.NodeExpandVolumeRequest(**{"volume_id": "v", "volume_path": "/x", field: "/x\0y"})  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match=f"{field} holds a NUL"):
+            requests.parse_expand(changed)
+    with pytest.raises(InvalidRequest, match="volume_path holds a NUL"):
+        requests.parse_stats(csi_pb2.NodeGetVolumeStatsRequest(volume_id="v", volume_path="/x\0y"))

@@ -1,10 +1,12 @@
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from appkit.errors import AlreadyExists, Corrupt, FailedPrecondition, Pending, Unavailable, Unsupported
 from csi_node.host.exec import CommandFailed, CommandTimeout
+from csi_node.host.kernel import DeviceNumber
 from csi_node.host.mounts import parse_mountinfo
 from csi_node.host.signatures import UNFINISHED_LABEL
 from tests.fakes import disk_formats
@@ -375,3 +377,100 @@ async def test_work_goes_on_when_the_caller_has_gone(machine: FakeMachine) -> No
     await asyncio.sleep(200)
     await machine.stage(volume)
     assert mkfs_runs(machine) == ["mkfs.ext4"]
+
+
+@pytest.mark.parametrize("code", [-9, 127, 8])
+async def test_fsck_that_could_not_do_its_work_says_nothing_of_the_filesystem(machine: FakeMachine, code: int) -> None:
+    """Killed for want of memory, not installed, device in use: none of them is a damage to repair by hand."""
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    await machine.unstage(volume)
+    machine.host.troubles.append(Trouble("e2fsck", code))
+    with pytest.raises(CommandFailed):
+        await machine.stage(volume)
+    await machine.stage(volume)
+
+
+async def test_mounted_where_nobody_here_sees_it_is_not_checked(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    await machine.unstage(volume)
+    machine.host.mounted_elsewhere.add(DeviceNumber(8, 16))
+    await machine.stage(volume)
+    assert machine.mounted() == [machine.staging(volume)]
+
+
+async def test_data_that_cannot_be_written_keeps_the_volume_staged(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    machine.host.troubles.append(Trouble("sync", words="sync: error syncing: No space left on device"))
+    with pytest.raises(CommandFailed, match="No space left"):
+        await machine.unstage(volume)
+    assert machine.mounted() == [machine.staging(volume)]
+    await machine.unstage(volume)
+    assert machine.mounted() == []
+
+
+async def test_filesystem_that_shut_down_is_unstaged_without_a_flush(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    machine.host.shut_down.add(DeviceNumber(8, 16))
+    machine.host.programs()
+    await machine.unstage(volume)
+    assert machine.host.programs() == ["umount"]
+
+
+async def test_slow_disk_is_not_taken_for_a_dead_one(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    machine.host.slow.add(DeviceNumber(8, 16))
+    machine.host.programs()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await machine.stage(volume)
+    with pytest.raises(Unavailable, match="does not answer"):
+        await machine.unstage(volume)
+    assert machine.host.programs() == []
+    machine.host.slow.clear()
+    await machine.stage(volume)
+
+
+async def test_one_disk_under_two_volume_ids_is_worked_on_by_one_at_a_time(machine: FakeMachine) -> None:
+    """A volume that moved has another id and the same disk: its old PersistentVolume may still be staged."""
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    machine.host.duration_s["mkfs.ext4"] = 10.0
+    first = asyncio.create_task(machine.stage(volume))
+    await asyncio.sleep(1)
+    again = Volume(volume.handle.replace("/pve1/", "/pve2/"), volume.file)
+    assert again.wwn == volume.wwn
+    with pytest.raises(Pending, match="NodeStageVolume"):
+        await machine.stage(again)
+    await first
+    assert mkfs_runs(machine) == ["mkfs.ext4"]
+
+
+async def test_partition_table_at_the_end_of_a_disk(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    with volume.file.open("r+b") as file:
+        file.seek(-512, 2)
+        file.write(b"EFI PART")
+    machine.plug(volume, "sdb")
+    with pytest.raises(Corrupt, match="remains of gpt"):
+        await machine.stage(volume)
+    assert mkfs_runs(machine) == []
+
+
+async def test_mark_on_a_filesystem_that_was_mounted_is_no_leave_to_format(machine: FakeMachine) -> None:
+    volume = machine.volume("pvc-1")
+    machine.plug(volume, "sdb")
+    await machine.stage(volume)
+    (machine.staging(volume) / "hello").write_text("world")
+    await machine.unstage(volume)
+    disk_formats.write_superblock(volume.file, dataclasses.replace(superblock(volume), label=UNFINISHED_LABEL))
+    await machine.stage(volume)
+    assert (machine.staging(volume) / "hello").read_text() == "world"

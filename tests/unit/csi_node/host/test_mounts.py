@@ -92,3 +92,13 @@ async def test_mount_that_is_not_seen_is_not_believed(machine: FakeMachine, moun
 
     with pytest.raises(Unavailable, match="shows nothing at"):
         await Mounts(Blind(), machine.host).mount(machine.root / "dev/sdb", path, "ext4", [])
+
+
+@pytest.mark.parametrize("odd", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\udcff"])
+def test_characters_that_end_no_line(odd: str) -> None:
+    [mount] = parse_mountinfo(f"40 27 8:16 / /a{odd}b rw - ext4 /dev/sdb rw\n")
+    assert mount.path == Path(f"/a{odd}b")
+
+
+def test_lines_without_numbers_are_left_out() -> None:
+    assert parse_mountinfo("x 27 8:16 / /a rw - ext4 /dev/sdb rw\n1 2 8 / /a rw - ext4 /dev/sdb rw\n") == []
