@@ -84,9 +84,7 @@ async def unplug(world: "World", vm: Vm, key: str) -> None:
         return
     if key in boot_order(vm.conf):
         raise die(f"can't unplug bootdisk '{key}'")
-    asleep = vm.paused or vm.guest_dead
-    if key.startswith("virtio") and asleep:
-        await world.clock.sleep(world.profile.unplug_poll_s * PCI_STUCK_POLLS)
+    if key.startswith("virtio") and not await _guest_lets_go(world, vm, PCI_STUCK_POLLS):
         # The request to eject stays with the guest; a later try finds the device on its way out.
         await _vanish(world, vm, plugged)
         raise die(f"error on hot-unplugging device '{key}' - still busy in guest?")
@@ -95,11 +93,20 @@ async def unplug(world: "World", vm: Vm, key: str) -> None:
     if not _is_single(vm, key):
         return
     number = key.removeprefix("scsi")
-    if asleep:
-        vm.stuck_controllers.add(key)
-        await world.clock.sleep(world.profile.unplug_poll_s * CONTROLLER_STUCK_POLLS)
+    vm.stuck_controllers.add(key)
+    if not await _guest_lets_go(world, vm, CONTROLLER_STUCK_POLLS):
         raise die(f"error on hot-unplugging device 'virtioscsi{number}' - still busy in guest?")
+    vm.stuck_controllers.discard(key)
     await world.clock.sleep(world.profile.unplug_poll_s)
+
+
+async def _guest_lets_go(world: "World", vm: Vm, polls: int) -> bool:
+    """Whether the guest is awake, or wakes up within so many polls."""
+    for _ in range(polls):
+        if not (vm.paused or vm.guest_dead):
+            return True
+        await world.clock.sleep(world.profile.unplug_poll_s)
+    return not (vm.paused or vm.guest_dead)
 
 
 async def _appear(world: "World", vm: Vm, plugged: Plugged, volume: Volume) -> None:

@@ -131,7 +131,13 @@ class Vm:
     poisoned_slots: set[str] = field(default_factory=set)
     agent: GuestAgent = field(default_factory=GuestAgent)
     config_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Under the config lock: current, pending and deleted entries as they were saved last.
+    stored: tuple[dict[str, str], dict[str, str], dict[str, bool]] | None = None
     pool: str = ""
+
+    def copy_of_file(self) -> tuple[dict[str, str], dict[str, str], dict[str, bool]]:
+        """The three sections that a config write changes."""
+        return dict(self.conf), dict(self.pending), dict(self.pending_delete)
 
     @property
     def running(self) -> bool:

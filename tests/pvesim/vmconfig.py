@@ -41,15 +41,17 @@ def get_vm(call: "Call") -> Vm:
 
 @asynccontextmanager
 async def config_lock(vm: Vm) -> AsyncIterator[None]:
-    """The flock on the configuration: 10 s, then 500."""
+    """The flock on the configuration: 10 s, then 500. What cannot be saved inside does not stay in memory either."""
     try:
         async with asyncio.timeout(LOCK_TIMEOUT_S):
             await vm.config_lock.acquire()
     except TimeoutError:
         raise die(f"can't lock file '/var/lock/qemu-server/lock-{vm.vmid}.conf' - got timeout") from None
+    vm.stored = vm.copy_of_file()
     try:
         yield
     finally:
+        vm.stored = None
         vm.config_lock.release()
 
 
@@ -76,10 +78,17 @@ def check_writable(world: "World", vm: Vm) -> None:
 
 def save(world: "World", vm: Vm) -> None:
     """Write the file: an unusedN whose volume is in use again vanishes."""
-    check_writable(world, vm)
+    try:
+        check_writable(world, vm)
+    except ApiError:
+        if vm.stored is not None:
+            vm.conf, vm.pending, vm.pending_delete = (dict(section) for section in vm.stored)
+        raise
     used = {drive.file for conf in (vm.conf, vm.pending) for _, drive in drives_of(conf)}
     for key in [k for k in vm.conf if k.startswith("unused") and parse_drive(vm.conf[k]).file in used]:
         del vm.conf[key]
+    if vm.stored is not None:
+        vm.stored = vm.copy_of_file()
 
 
 def typed(key: str, value: str) -> Any:
