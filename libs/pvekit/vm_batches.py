@@ -93,7 +93,7 @@ class VmBatches:
 
     async def wait_idle(self) -> None:
         """Wait until nothing is under way."""
-        while self._worker is not None:
+        while self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker])
 
     async def _work(self) -> None:
