@@ -43,7 +43,11 @@ _TARGETS = (
     r"^GET ",
     r" ",
 )
-_TASK_TEXTS = ("got timeout", "received interrupt", "can't lock file '/var/lock/qemu-server/lock-111.conf' - got timeout")
+_TASK_TEXTS = (
+    "got timeout",
+    "received interrupt",
+    "can't lock file '/var/lock/qemu-server/lock-111.conf' - got timeout",
+)
 
 
 class Acts:

@@ -168,7 +168,10 @@ class Orchestrator:
         request = csi_pb2.CreateVolumeRequest(
             name=claim.name,
             volume_capabilities=[_capability(claim)],
-            parameters={"storage": claim.storage, **({"storageFormat": claim.image_format} if claim.image_format else {})},
+            parameters={
+                "storage": claim.storage,
+                **({"storageFormat": claim.image_format} if claim.image_format else {}),
+            },
             capacity_range=csi_pb2.CapacityRange(required_bytes=claim.size_bytes, limit_bytes=claim.limit_bytes),
         )
         if claim.zone:

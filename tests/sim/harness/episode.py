@@ -67,9 +67,7 @@ class _Episode:
         self._manager = CloudManager(loop, self._world, self._kube)
         self._co = Orchestrator(loop, self._world, self._controller, self.ledger)
         self._admin = Admin(loop, self._world, self._kube, self.ledger)
-        self._acts = Acts(
-            self._world, self._kube, self.ledger, self._controller, self._manager, self._co, self._admin
-        )
+        self._acts = Acts(self._world, self._kube, self.ledger, self._controller, self._manager, self._co, self._admin)
 
     async def run(self, ops: Sequence[Op]) -> None:
         self._controller.start()

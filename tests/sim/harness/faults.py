@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-FaultKind = Literal["delay", "cut_before", "cut_after", "answer_before", "answer_after", "late", "task_before", "task_after"]
+FaultKind = Literal[
+    "delay", "cut_before", "cut_after", "answer_before", "answer_after", "late", "task_before", "task_after"
+]
 
 
 @dataclass
@@ -28,7 +30,9 @@ class Fault:
 
     def __str__(self) -> str:
         extra = {"delay": f" {self.seconds:.2f}s", "late": f" {self.status} {self.seconds:.2f}s"}.get(self.kind, "")
-        said = f" {self.status} {self.text!r}" if self.kind.startswith("answer") else f" {self.text!r}" * bool(self.text)
+        said = (
+            f" {self.status} {self.text!r}" if self.kind.startswith("answer") else f" {self.text!r}" * bool(self.text)
+        )
         return f"{self.kind}{extra}{said} on #{self.nth} {self.pattern}"
 
 

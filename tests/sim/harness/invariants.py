@@ -1,5 +1,7 @@
 """What must hold at every moment, looked up in the true state of the simulated cluster. Reads only."""
 
+from math import inf
+
 from kubekit.nodes import UNINITIALIZED_TAINT
 from tests.kubesim import Cluster
 from tests.pvesim.world import World
@@ -30,14 +32,12 @@ def check(world: World, kube: Cluster, ledger: Ledger, now: float) -> None:
 
 
 def _forget_hands(ledger: Ledger, held: dict[VolumeKey, list[Place]]) -> None:
-    for vmid, key in list(ledger.by_hand):
-        if not any(place.vmid == vmid for place in held.get(key, ())):
+    for (vmid, key), since in list(ledger.by_hand.items()):
+        if since < inf and not any(place.vmid == vmid for place in held.get(key, ())):
             del ledger.by_hand[vmid, key]
 
 
-def _check_holders(
-    world: World, ledger: Ledger, key: VolumeKey, found: list[Place], claim: Claim | None
-) -> None:
+def _check_holders(world: World, ledger: Ledger, key: VolumeKey, found: list[Place], claim: Claim | None) -> None:
     """Only where the orchestrator wanted it, in one VM, and backed by the volume; but for what was done by hand."""
     driver_made = sorted({place.vmid for place in found if (place.vmid, key) not in ledger.by_hand})
     if not driver_made:
@@ -64,7 +64,9 @@ def _check_kept(world: World, ledger: Ledger, claim: Claim) -> None:
         return
     volume = find_volume(world, claim.key)
     if volume is None or volume is not claim.volume:
-        ledger.break_off(f"the volume of {claim.name}, {claim.key}, is lost" + (" and another in its place" if volume else ""))
+        ledger.break_off(
+            f"the volume of {claim.name}, {claim.key}, is lost" + (" and another in its place" if volume else "")
+        )
         return
     if volume.size_bytes < claim.held_bytes:
         ledger.break_off(f"the volume of {claim.name} has {volume.size_bytes} bytes, {claim.held_bytes} were promised")
@@ -123,7 +125,12 @@ def _check_nodes(world: World, kube: Cluster, ledger: Ledger) -> None:
             # Only a Node that is older than its VM may be wrong, and it is deleted before the new one registers.
             ledger.break_off(f"Node {name} with UUID {uuid} has providerID {provider_id} of another VM")
     for vmid in VMIDS:
-        if vmid in world.vms and world.vms[vmid].running and node_name(vmid) not in names and vmid not in ledger.nodeless:
+        if (
+            vmid in world.vms
+            and world.vms[vmid].running
+            and node_name(vmid) not in names
+            and vmid not in ledger.nodeless
+        ):
             ledger.break_off(f"Node {node_name(vmid)} is gone, and its VM is not")
 
 

@@ -13,11 +13,11 @@ HOSTS = 3
 
 # Kind and weight. What claims go through comes first, then what the programs suffer, then what others do.
 WEIGHTS: tuple[tuple[str, float], ...] = (
-    ("create", 10), ("attach", 16), ("detach", 8), ("move", 5), ("grow", 4), ("delete", 4),
+    ("create", 10), ("attach", 20), ("detach", 7), ("move", 8), ("grow", 4), ("delete", 3),
     ("attach-rudely", 1.5), ("delete-rudely", 1), ("repeat", 4), ("give-up", 3), ("wait", 6),
-    ("kill-controller", 3), ("kill-manager", 0.5), ("fault", 12), ("kube-fault", 0.5), ("kube-watches", 0.5),
-    ("darken", 0.8), ("lighten", 2.0), ("no-quorum", 0.3), ("quorum", 1.0), ("take-right", 0.5), ("hide-vm", 0.5),
-    ("give-rights", 1.5), ("lock-storage", 0.6), ("unlock-storage", 1.2),
+    ("kill-controller", 2), ("kill-manager", 0.5), ("fault", 12), ("kube-fault", 0.5), ("kube-watches", 0.5),
+    ("darken", 0.6), ("lighten", 3.0), ("no-quorum", 0.3), ("quorum", 1.0), ("take-right", 0.25), ("hide-vm", 0.4),
+    ("give-rights", 2.0), ("lock-storage", 0.4), ("unlock-storage", 1.6),
     ("stop", 0.7), ("start", 2.0), ("pause", 0.7), ("resume", 1.4), ("destroy", 0.4), ("recreate", 1.2),
     ("migrate", 1.5), ("fail-over", 0.5), ("add-disk", 4), ("remove-disk", 2), ("race", 2),
     ("attach-by-hand", 0.5), ("detach-by-hand", 0.4), ("snapshot", 0.6), ("delete-snapshot", 1.0),

@@ -48,7 +48,9 @@ class Wire(httpx.AsyncBaseTransport):
         if doomed and self._side == "before":
             await self._perish()
         path = request.url.path.removeprefix("/api2/json")
-        answer = await asyncio.shield(self._loop.spawn(None, self._carry(request, self._faults.take(request.method, path))))
+        carrying = self._loop.spawn(None, self._carry(request, self._faults.take(request.method, path)))
+        carrying.add_done_callback(_retrieve)
+        answer = await asyncio.shield(carrying)
         if doomed:
             await self._perish()
         return answer
@@ -95,6 +97,12 @@ class Wire(httpx.AsyncBaseTransport):
             return await self._inner.handle_async_request(request)
         finally:
             self._world.faults.rules.remove(rule)
+
+
+def _retrieve(carrying: asyncio.Task[httpx.Response]) -> None:
+    """Whoever sent it may be dead, and nobody be left to hear of the error."""
+    if not carrying.cancelled():
+        carrying.exception()
 
 
 def _answer(fault: Fault, request: httpx.Request) -> httpx.Response:
