@@ -133,10 +133,13 @@ class App:
         if self._page is not None:
             await self._page.aclose()
 
-    async def wait_ready(self) -> None:
-        """Wait until every region may be served."""
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Wait until every region may be served and the Nodes are read; raises Unavailable or TimeoutError."""
+        if self._informer is not None:
+            await self._informer.wait_synced(timeout_s)
         if self._settling is not None:
-            await asyncio.shield(self._settling)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._settling)
 
     async def is_ready(self) -> bool:
         """The answer to Probe: every region may be served, or at least one after the first ten seconds.

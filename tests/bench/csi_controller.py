@@ -7,6 +7,7 @@ from time import perf_counter
 
 from csikit.pb import csi_pb2
 from tests.bench.figure import Figure
+from tests.pvesim.faults import Rule, delay
 from tests.pvesim.profile import Profile
 from tests.pvesim.worlds import three_hosts
 from tests.sim.csi_controller.process import controller_process
@@ -47,6 +48,9 @@ async def _requests() -> list[Figure]:
 async def _bursts() -> list[Figure]:
     async with open_scene() as scene:
         volumes = [await scene.create(f"pvc-{n}") for n in range(24)]
+        # The first write of each burst takes as long as a real one, and meanwhile the rest comes.
+        for nth in (1, 3):
+            scene.world.faults.add(Rule(delay(0.2), method="POST", path="*/config", nth=nth))
         with scene.counted() as attaching:
             await asyncio.gather(*(scene.publish(volume) for volume in volumes))
         with scene.counted() as detaching:

@@ -219,7 +219,7 @@ class Scene(Calls):
     async def wait_ready(self) -> None:
         """Until the inventory is there and every VM was read once: what "warm" means in the request budgets."""
         async with asyncio.timeout(READY_S):
-            await self.app.wait_ready()
+            await self.app.wait_ready(READY_S)
             assert (await self.identity.Probe(csi_pb2.ProbeRequest())).ready.value
             # Reads every VM and the token's rights, as the index's own rounds do.
             await self.app.clusters.get(REGION).drives.holders("warm:up")

@@ -5,10 +5,16 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError
 
 from csikit.pb import csi_pb2
-from tests.pvesim.faults import Rule, task_fails
+from tests.pvesim.faults import Rule, delay, task_fails
 from tests.sim.csi_controller.scene import Scene
 
 COUNT = 24
+FIRST_WRITE_S = 0.5
+"""The first write takes as long as a real one, so that on the slowest machine too the rest comes while it runs."""
+
+
+def _slow_first_write(scene: Scene) -> None:
+    scene.world.faults.add(Rule(delay(FIRST_WRITE_S), method="POST", path="*/config"))
 
 
 async def _created(scene: Scene, count: int = COUNT) -> list[csi_pb2.Volume]:
@@ -29,12 +35,14 @@ async def _publish_all(scene: Scene, volumes: list[csi_pb2.Volume]) -> dict[str,
 
 async def test_24_publishes_to_one_vm_take_at_most_3_writes(scene: Scene) -> None:
     volumes = await _created(scene)
+    _slow_first_write(scene)
     with scene.counted() as spent:
         assert await _publish_all(scene, volumes) == {}
     assert spent.config_writes <= 3
     assert all(scene.is_live(volume, 111) for volume in volumes)
     slots = [key for key in scene.vm().conf if key.startswith("scsi") and key not in ("scsihw", "scsi0")]
     assert len(slots) == COUNT
+    _slow_first_write(scene)
     with scene.counted() as spent:
         await asyncio.gather(*(scene.unpublish(volume) for volume in volumes))
     assert spent.config_writes <= 3
@@ -45,6 +53,7 @@ async def test_one_bad_volume_fails_alone(scene: Scene) -> None:
     volumes = await _created(scene)
     bad = volumes[7]
     await scene.delete(bad)
+    _slow_first_write(scene)
     with scene.counted() as spent:
         failures = await _publish_all(scene, volumes)
     assert list(failures) == [bad.volume_id]
@@ -59,6 +68,7 @@ async def test_one_bad_volume_that_nobody_names_is_found_by_halving(scene: Scene
     bad = volumes[7]
     refusing = Rule(task_fails("qemu-img: Could not open: Image is not in qcow2 format"), method="POST", times=0)
     scene.world.faults.add(Refusing(refusing, bad.volume_id.rpartition("/")[2]))
+    _slow_first_write(scene)
     with scene.counted() as spent:
         failures = await _publish_all(scene, volumes)
     assert list(failures) == [bad.volume_id]

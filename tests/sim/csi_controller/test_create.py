@@ -8,7 +8,7 @@ from csikit.pb import csi_pb2
 from tests.pvesim.faults import Rule, answer, cut_after, cut_before, delay
 from tests.pvesim.worlds import three_hosts, three_hosts_dict
 from tests.sim.csi_controller.conftest import refused
-from tests.sim.csi_controller.scene import GIB, MIB, REGION, Scene, capability, open_scene, topology
+from tests.sim.csi_controller.scene import GIB, MIB, READY_S, REGION, Scene, capability, open_scene, topology
 
 
 async def test_local_volume(scene: Scene) -> None:
@@ -233,5 +233,5 @@ async def test_not_ready_before_the_inventory_is_loaded() -> None:
             await scene.delete("cluster-1/pve1/local-lvm/vm-9999-x")
         scene.world.faults.rules.remove(rule)
         await scene.app.clusters.get(REGION).inventory.refresh()
-        await scene.app.wait_ready()
+        await scene.app.wait_ready(READY_S)
         assert (await scene.identity.Probe(csi_pb2.ProbeRequest())).ready.value

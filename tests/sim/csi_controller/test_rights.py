@@ -8,7 +8,7 @@ from grpc import StatusCode
 from csikit.pb import csi_pb2
 from tests.pvesim.worlds import CSI_PRIVILEGES
 from tests.sim.csi_controller.conftest import refused
-from tests.sim.csi_controller.scene import GIB, Scene, capability, open_scene, topology
+from tests.sim.csi_controller.scene import GIB, READY_S, Scene, capability, open_scene, topology
 
 Call = Callable[[Scene], Awaitable[object]]
 
@@ -77,7 +77,7 @@ async def test_a_missing_privilege_is_named_by_what_needs_it(privilege: str) -> 
         await scene.stop_app()
         scene.world.access.custom_roles["CSI"] = set(CSI_PRIVILEGES) - {privilege}
         await scene.start_app(wait=False)
-        await scene.app.wait_ready()
+        await scene.app.wait_ready(READY_S)
         needs = NEEDS[privilege]
         for name, path in needs.items():
             with refused(StatusCode.PERMISSION_DENIED, privilege, path):
