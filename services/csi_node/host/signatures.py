@@ -6,11 +6,11 @@ Three things may be formatted over, and nothing else:
 also lists what blkid does not believe (superblocks with a wrong checksum; the second copy of a partition table whose
 first one was wiped). And we read the first and the last MiB ourselves without an error, because blkid gives the same
 exit code for a disk it cannot read, and the first 2 KiB are zero. Not the whole disk: a fresh thick LVM volume holds
-what its extents held before, except for signatures and the first 4 KiB, which lvcreate clears (Proxmox runs it with
--W y, and -Z y is its default). A fresh volume of any other storage type reads zero throughout. 2 KiB, because that is where the superblock of ext4 ends and
-where nearly every format has its first mark; and no more, because a mkfs.ext4 with 1 KiB blocks that was killed leaves
-its group descriptors right behind it. A filesystem of which just the first 4 KiB were lost cannot be told from a
-fresh LVM volume by anything on the disk.
+what its extents held before, except for signatures and the first 4 KiB, which lvcreate clears (Proxmox runs it with -W
+y, and -Z y is its default). A fresh volume of any other storage type reads zero throughout. 2 KiB, because that is
+where the superblock of ext4 ends and where nearly every format has its first mark; and no more, because a mkfs.ext4
+with 1 KiB blocks that was killed leaves its group descriptors right behind it. A filesystem of which just the first 4
+KiB were lost cannot be told from a fresh LVM volume by anything on the disk.
 
 `Unfinished`. A mkfs that was cut off by a kill, a crash or a power cut. Nobody can have stored anything in it:
 - ext4: mkfs writes the superblock last, so a killed mkfs leaves a blank disk by the rule above. After a power cut the
