@@ -1,6 +1,8 @@
 """What every test of the repository relies on."""
 
 import asyncio
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -12,3 +14,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     3.13 makes a new one at that question, which nobody closes.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make what a test printed or logged sendable: pytest-xdist ends at once on text that is not UTF-8."""
+    report = yield
+    report.sections = [(name, _sendable(text)) for name, text in report.sections]
+    return report
+
+
+def _sendable(text: Any) -> str:
+    return str(text).encode("utf-8", "backslashreplace").decode()
