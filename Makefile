@@ -65,11 +65,13 @@ test-kube: setup ## real kube-apiserver, sidecars and csi-sanity
 test-e2e: setup ## the Kubernetes External Storage suite
 	$(call suite,e2e)
 
-simulate: setup ## the long simulation
-	$(call suite,simulate)
+simulate: setup ## the long simulation: SEED=1 OPS=20000
+	@if [ -f tests/sim/harness/__main__.py ]; then \
+	  $(PY) -m tests.sim.harness --seed $(or $(SEED),1) --ops $(or $(OPS),20000); \
+	else echo "make simulate: there is no harness in tests/sim/harness yet; nothing to do."; fi
 
-bench: setup ## request counts and latencies
-	$(call suite,bench)
+bench: setup ## request counts and latencies; figures in build/bench.json
+	@$(PY) -m pytest tests/bench -rP $(ARGS)
 
 docs: setup ## the generated reference pages
 	@if [ -f tools/gen_reference.py ]; then $(PY) -m tools.gen_reference; \
