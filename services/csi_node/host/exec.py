@@ -79,17 +79,14 @@ class ProcessRunner:
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", expect: Container[int] = (0,)
     ) -> Completed:
         """See `Runner.run`."""
+        starting = asyncio.ensure_future(_start(argv, stdin))
         try:
-            process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place
-                *argv,
-                stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=_ENVIRONMENT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CommandFailed(argv, 127, f"cannot be started: {error}") from error
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Cancelled itself, the start would kill the command alone and wait for all that the command has started.
+            with contextlib.suppress(CommandFailed):
+                await _kill_group(await starting)
+            raise
         try:
             async with asyncio.timeout(timeout_s):
                 stdout, stderr = await _communicate(process, stdin)
@@ -102,6 +99,20 @@ class ProcessRunner:
         if returncode not in expect:
             raise CommandFailed(argv, returncode, stderr if stderr.strip() else stdout)
         return Completed(tuple(argv), returncode, stdout, stderr)
+
+
+async def _start(argv: Sequence[str], stdin: bytes) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place
+            *argv,
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandFailed(argv, 127, f"cannot be started: {error}") from error
 
 
 async def _communicate(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[str, str]:

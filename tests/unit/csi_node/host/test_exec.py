@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ async def written(file: Path) -> int:
         while not (number := find_number(file)):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
     return number
+
+
+async def ended(pid: int) -> None:
+    """A killed process takes a moment to be gone, and only its parent is told."""
+    async with asyncio.timeout(5):
+        while is_running(pid):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
 
 
 async def test_output_exit_code_and_input() -> None:
@@ -69,7 +77,7 @@ async def test_time_out_kills_the_whole_group(tmp_path: Path) -> None:
     script = f"sleep 60 & echo $! > {child}; wait"
     with pytest.raises(CommandTimeout, match=r"did not end within 0\.3 s and was killed"):
         await ProcessRunner().run(["sh", "-c", script], timeout_s=0.3)
-    assert not is_running(await written(child))
+    await ended(await written(child))
 
 
 async def test_cancelled_caller_leaves_no_process(tmp_path: Path) -> None:
@@ -78,5 +86,24 @@ async def test_cancelled_caller_leaves_no_process(tmp_path: Path) -> None:
     pid = await written(child)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await call
-    assert not is_running(pid)
+        async with asyncio.timeout(10):
+            await call
+    await ended(pid)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_cancelled_at_any_moment_of_the_start(tmp_path: Path, turns: int) -> None:
+    """The loop makes a process in several turns; the command has started others before the last of them."""
+    child = tmp_path / "child"
+    call = asyncio.create_task(ProcessRunner().run(["sh", "-c", f"sleep 60 & echo $! > {child}; wait"], timeout_s=30))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    until = time.monotonic() + 0.2
+    while turns > 1 and not find_number(child) and time.monotonic() < until:
+        pass  # the command goes on while the loop stands still
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await call
+    if pid := find_number(child):
+        await ended(pid)
