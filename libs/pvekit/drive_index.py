@@ -7,7 +7,7 @@ short list: what could not be read is an error, not "nobody".
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
@@ -97,7 +97,17 @@ class DriveIndex:
         self._rights: Mapping[str, Mapping[str, bool]] = {}
         self._rights_at = -inf
         self._rights_lock = asyncio.Lock()
+        self._others_know: Callable[[], Iterable[int]] = tuple
+        self._absent_at: dict[int, float] = {}
         self._background = Background()
+
+    def expect(self, others_know: Callable[[], Iterable[int]]) -> None:
+        """VMs that somebody else knows of: `holders` answers only when each is listed or proved absent.
+
+        Proxmox VE leaves a VM on whose path the token has NoAccess out of every list, its own rights included; a
+        process that has not seen the VM before could not notice.
+        """
+        self._others_know = others_know
 
     def start(self) -> None:
         """Begin to read in the background; needs a running loop."""
@@ -138,7 +148,7 @@ class DriveIndex:
             await self._require_rights(max_age_s)
             if self._inventory.age_s() > max_age_s:
                 await self._inventory.refresh()
-            await self._forget_absent(nodes)
+            await self._forget_absent(nodes, max_age_s)
             wanted = [vm for vm in self._inventory.vms() if nodes is None or vm.node in nodes]
             missing = [vm for vm in wanted if not self._usable(vm.vmid, vm.node, max_age_s, len(wanted))]
             for vm in missing:
@@ -263,15 +273,17 @@ class DriveIndex:
                 return
         raise Unavailable(f"the config of VM {vmid} on {node} changes faster than it can be read")
 
-    async def _forget_absent(self, nodes: frozenset[str] | None) -> None:
+    async def _forget_absent(self, nodes: frozenset[str] | None, max_age_s: float) -> None:
         """A VM that left the list is forgotten when it is proved absent; otherwise nobody may say what it holds."""
         listed = {vm.vmid for vm in self._inventory.vms()}
-        for vmid, entry in list(self._entries.items()):
-            if vmid in listed or (nodes is not None and entry.node not in nodes):
+        known = {vmid for vmid, entry in self._entries.items() if nodes is None or entry.node in nodes}
+        for vmid in sorted({*known, *self._others_know()} - listed):
+            if self._clock.monotonic() - self._absent_at.get(vmid, -inf) <= max_age_s:
                 continue
             match await self._locator.find(vmid):
                 case Absent():
                     self._entries.pop(vmid, None)
+                    self._absent_at[vmid] = self._clock.monotonic()
                 case Present():
                     pass
                 case Unknown(reason):

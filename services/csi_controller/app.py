@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Final
 
 import grpc
@@ -206,8 +207,12 @@ async def build(
     if session is None and settings.kube is not None:
         session = await connect(settings.kube, metrics=KubeMetrics(metrics), clock=clock)
     informer = Informer(session, NODES_PATH) if session is not None else None
+    nodes = InformerNodes(informer) if informer is not None else None
+    if nodes is not None:
+        for region in clusters.regions():
+            region.drives.expect(partial(nodes.vmids, region.name))
     regions = Regions(clusters)
-    workers = Workers(regions, InformerNodes(informer) if informer is not None else None)
+    workers = Workers(regions, nodes)
     return App(
         settings,
         servicer=ControllerServicer(

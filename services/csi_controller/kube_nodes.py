@@ -1,9 +1,12 @@
 """The Kubernetes side of `workers`: Nodes from an informer's copy. Must not decide what a Node means."""
 
-from appkit.errors import NotFound, Unavailable
+from contextlib import suppress
+
+from appkit.errors import InvalidRequest, NotFound, Unavailable
 from csi_controller.workers import KubeNode
 from kubekit.informer import Informer
 from kubekit.nodes import identity_of
+from pvekit.provider_id import parse_provider_id
 
 NODES_PATH = "/api/v1/nodes"
 
@@ -18,8 +21,7 @@ class InformerNodes:
         """See `workers.KubeNodes.get`."""
         node = self._informer.get(name)
         if node is None:
-            if self._informer.age_s() == float("inf"):
-                raise Unavailable("the Nodes of the Kubernetes cluster are not read yet")
+            self._require_copy()
             raise NotFound(f"Kubernetes has no Node {name!r}")
         identity = identity_of(node)
         return KubeNode(
@@ -29,3 +31,18 @@ class InformerNodes:
             instance_id=identity.instance_id_annotation,
             region=identity.region,
         )
+
+    def vmids(self, region: str) -> list[int]:
+        """The VMs of a region that the Nodes' providerIDs name. Raises Unavailable while the copy is not complete."""
+        self._require_copy()
+        found = []
+        for node in self._informer.list():
+            with suppress(InvalidRequest):
+                provider = parse_provider_id(identity_of(node).provider_id)
+                if provider.vmid is not None and provider.region == region:
+                    found.append(provider.vmid)
+        return found
+
+    def _require_copy(self) -> None:
+        if self._informer.age_s() == float("inf"):
+            raise Unavailable("the Nodes of the Kubernetes cluster are not read yet")

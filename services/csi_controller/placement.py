@@ -1,9 +1,10 @@
 """On which host and storage a new volume is made. Pure: values in, a decision or an error out.
 
-Kubernetes names the hosts it can use (a topology); the first one that can have the volume wins, in the caller's order,
-so that a repeated request comes to the same host. Without any topology (no scheduler: csi-sanity, hand-made calls) the
-host with the most free space is taken, and the others are named as `rivals`, since an earlier attempt may have chosen
-one of them.
+Kubernetes names the hosts it can use (a topology); the first one that is configured for the storage wins, in the
+caller's order, so that a repeated request comes to the same host. One that is offline is waited for and not passed
+over: an earlier attempt may have made the volume there, and another host would get a second one. Without any topology
+(no scheduler: csi-sanity, hand-made calls) the host with the most free space is taken, and the others, offline ones
+included, are named as `rivals`, since an earlier attempt may have chosen one of them.
 
 Must not judge free space for a given host: Kubernetes has the capacity objects, and thin pools may be overcommitted.
 """
@@ -56,7 +57,7 @@ def choose(name: str, storage: str, segments: Sequence[Segment], views: Mapping[
     """Where volume `name` is made; `segments` are the caller's, best first, empty for "anywhere".
 
     Raises InvalidRequest (unknown region, zone or storage), ResourceExhausted (the storage is not on these hosts) or
-    Unavailable (it is, but they are offline); with several segments the error that a repeat is most likely to cure.
+    Unavailable (the host that it would be on is offline, or its region not read yet).
     """
     if not segments:
         return _anywhere(name, storage, views)
@@ -64,9 +65,9 @@ def choose(name: str, storage: str, segments: Sequence[Segment], views: Mapping[
     for segment in dict.fromkeys(segments):
         try:
             return _in_segment(storage, segment, views)
-        except (InvalidRequest, ResourceExhausted, Unavailable) as error:
+        except (InvalidRequest, ResourceExhausted) as error:
             errors.append(error)
-    kind = next(each for each in (Unavailable, ResourceExhausted, InvalidRequest) if _any(errors, each))
+    kind = ResourceExhausted if _any(errors, ResourceExhausted) else InvalidRequest
     raise kind("; ".join(dict.fromkeys(str(error) for error in errors)))
 
 
@@ -113,11 +114,12 @@ def _anywhere(name: str, storage: str, views: Mapping[str, RegionView]) -> Place
     definition = _usable(storage, view)
     if definition.shared:
         return _shared(view, definition, "")
-    online = [host for host, up in view.hosts.items() if up and definition.on(host)]
+    able = [host for host in view.hosts if definition.on(host)]
+    online = [host for host in able if view.hosts[host]]
     if not online:
         raise Unavailable(f"no host of region {view.region!r} with storage {storage!r} is online")
     best = min(online, key=lambda host: (-(view.avail_bytes.get(host) or 0), _lot(name, host)))
-    return Placement(view.region, best, best, definition, tuple(sorted(host for host in online if host != best)))
+    return Placement(view.region, best, best, definition, tuple(sorted(host for host in able if host != best)))
 
 
 def _view(region: str, views: Mapping[str, RegionView]) -> RegionView:

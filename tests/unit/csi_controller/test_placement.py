@@ -33,7 +33,11 @@ def place(definition: StorageDefinition | None, *segments: Segment, off: str = "
 def test_local_storage_goes_to_the_first_zone_that_has_it() -> None:
     assert place(LVM, Segment("r1", "pve2"), Segment("r1", "pve1")) == ("pve2", "pve2")
     assert place(ZFS, Segment("r1", "pve3"), Segment("r1", "pve1")) == ("pve1", "pve1")
-    assert place(LVM, Segment("r1", "pve2"), Segment("r1", "pve1"), off="pve2") == ("pve1", "pve1")
+
+
+def test_an_offline_host_is_waited_for_since_an_earlier_attempt_may_have_used_it() -> None:
+    with pytest.raises(Unavailable, match="pve2"):
+        place(LVM, Segment("r1", "pve2"), Segment("r1", "pve1"), off="pve2")
 
 
 def test_shared_storage_has_no_zone_and_any_host_that_is_up() -> None:
@@ -65,7 +69,7 @@ def test_a_sole_region_need_not_be_named() -> None:
         (ZFS, [Segment("r1", "pve3")], "", ResourceExhausted, ["not available on host pve3"]),
         (NFS, [Segment("r1", "pve1")], "", ResourceExhausted, ["not available on host pve1"]),
         (LVM, [Segment("r1", "pve2")], "pve2", Unavailable, ["host pve2", "offline"]),
-        (ZFS, [Segment("r1", "pve3"), Segment("r1", "pve2")], "pve2", Unavailable, ["pve3", "pve2"]),
+        (ZFS, [Segment("r1", "pve3"), Segment("r1", "pve2")], "pve2", Unavailable, ["host pve2", "offline"]),
     ],
 )
 def test_refusals(
@@ -79,6 +83,11 @@ def test_refusals(
 
 def test_no_topology_takes_the_most_free_and_names_the_rivals() -> None:
     placement = choose("pvc-a", "lvm", [], {"r1": view(LVM, pve1=5, pve2=9, pve3=7)})
+    assert (placement.zone, placement.rivals) == ("pve2", ("pve1", "pve3"))
+
+
+def test_an_offline_rival_is_named_too() -> None:
+    placement = choose("pvc-a", "lvm", [], {"r1": view(LVM, off="pve3", pve1=5, pve2=9, pve3=12)})
     assert (placement.zone, placement.rivals) == ("pve2", ("pve1", "pve3"))
 
 

@@ -173,3 +173,18 @@ async def test_what_the_writer_reads_is_noted(region: Region, pve: FakePve) -> N
     pve.log.clear()
     assert [holder.key for holder in await region.drives.holders(VOLID)] == ["scsi1"]
     assert pve.count("background", "GET") == 0
+
+
+async def test_a_vm_that_others_know_of_must_be_listed_or_proved_absent(region: Region, pve: FakePve) -> None:
+    # NoAccess on its path: left out of the list, and nothing in the token's own rights says so.
+    pve.vms[121].current["scsi1"] = VOLID
+    pve.vms[121].visible = False
+    assert await region.drives.holders(VOLID) == []
+    region.drives.expect(lambda: [111, 121])
+    with pytest.raises(Denied, match="/vms/121"):
+        await region.drives.holders(VOLID, max_age_s=10)
+    region.drives.expect(lambda: [111, 999])
+    assert await region.drives.holders(VOLID, max_age_s=10) == []
+    before = len(pve.log)
+    assert await region.drives.holders(VOLID, max_age_s=10) == []
+    assert len(pve.log) == before, "proved a moment ago"
