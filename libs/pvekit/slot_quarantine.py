@@ -22,7 +22,7 @@ class _Rest:
 
 
 class SlotQuarantine:
-    """Kept in memory: a program that starts anew learns of unfinished removals from the waiting deletes it finds."""
+    """Kept in memory: a program that starts anew learns of unfinished removals from the hosts' task lists."""
 
     def __init__(self, vmid: int, inventory: Inventory, monotonic: Callable[[], float]) -> None:
         self._vmid = vmid
@@ -30,10 +30,15 @@ class SlotQuarantine:
         self._monotonic = monotonic
         self._resting: dict[str, _Rest] = {}
 
-    def add(self, key: str, *, until_restart: bool = False) -> None:
-        """Let a slot rest until the VM was restarted or, without `until_restart`, until `guest_answered`."""
+    def add(self, key: str, *, until_restart: bool = False, since: float | None = None) -> None:
+        """Let a slot rest, from now or since a moment, until the VM was restarted or, without `until_restart`, until
+        `guest_answered`.
+        """
         before = self._resting.get(key)
-        self._resting[key] = _Rest(self._monotonic(), until_restart or (before is not None and before.until_restart))
+        begun = self._monotonic() if since is None else since
+        if before is not None:
+            begun, until_restart = max(begun, before.since), until_restart or before.until_restart
+        self._resting[key] = _Rest(begun, until_restart)
 
     def guest_answered(self, since: float) -> None:
         """The guest let go of a controller that it was asked for after `since`, so it has finished older removals."""

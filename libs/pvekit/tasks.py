@@ -24,12 +24,13 @@ from pvekit.errors import (
 )
 from pvekit.purpose import purpose
 from pvekit.refusals import of_task
-from pvekit.scalars import as_int, as_str
+from pvekit.scalars import Scalar, as_int, as_str
 from pvekit.upid import Upid
 
 DEFAULT_WAIT_S = 60.0
 _POLL_TIMEOUT_S = 10.0
 _MAX_DELAY_S = 2.0
+_REMEMBERED = 200
 _EMPTY_ENDS = 5
 """How often a stopped task may lack its exit status before its end counts as not to be learnt."""
 
@@ -42,6 +43,15 @@ class TaskDone:
 
     warnings: int = 0
     upid: Upid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """A task that ended badly: `error` as `Tasks.wait` would have raised it, `ended_at` in Unix seconds of its host."""
+
+    upid: Upid
+    error: PveError
+    ended_at: int
 
 
 class Tasks:
@@ -97,6 +107,20 @@ class Tasks:
         found = await self._client.get(api_path("nodes", node, "tasks"), {"source": "active"})
         entries = [entry for entry in found or [] if isinstance(entry, dict) and not entry.get("endtime")]
         return [Upid.parse(upid) for entry in entries if (upid := as_str(entry.get("upid")))]
+
+    async def failed(self, node: str, kind: str) -> list[FailedTask]:
+        """This token's latest tasks of a kind ("qmconfig") on a host that ended badly, the last first: one request."""
+        params: dict[str, Scalar] = {"errors": True, "typefilter": kind, "limit": _REMEMBERED}
+        path = api_path("nodes", node, "tasks")
+        call = Call(self._client.region, "GET", path)
+        failed = []
+        for entry in await self._client.get(path, params) or []:
+            text, upid = as_str(entry.get("status")), Upid.parse(as_str(entry.get("upid")) or "")
+            if text and upid.type == kind and not text.startswith(("OK", "WARNINGS:")):
+                failed.append(
+                    FailedTask(upid, of_task(text, upid=upid, call=call), as_int(entry.get("endtime"), 0) or 0)
+                )
+        return failed
 
     async def _poll(self, call: Call, deadline: float) -> dict[str, Any]:
         left_s = max(1.0, deadline - self._clock.monotonic())

@@ -91,6 +91,10 @@ class VmBatches:
             )
         return await waiter
 
+    def let_rest(self, key: str, since: float) -> None:
+        """A slot whose controller the guest did not let go of at that moment, as an earlier process has seen."""
+        self._quarantine.add(key, since=since)
+
     async def wait_idle(self) -> None:
         """Wait until nothing is under way."""
         while self._worker is not None and not self._worker.done():

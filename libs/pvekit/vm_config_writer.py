@@ -12,6 +12,7 @@ from appkit.clock import Clock
 from appkit.errors import Unavailable
 from pvekit.drive_index import DriveIndex
 from pvekit.drives import Drive, scsi_slot
+from pvekit.errors import HotplugFailed
 from pvekit.inventory import Inventory
 from pvekit.locator import Locator
 from pvekit.metrics import PveMetrics
@@ -95,6 +96,20 @@ class VmConfigWriters:
         """
         with self._metrics.operation("detachVolume"):
             return (await self._writer(vmid).fulfil(Wish(attach=False, volid=volid))).written
+
+    async def recall(self, node: str) -> None:
+        """Learn from a host's task list which slots must rest, as a former process knew from its own failed unplugs.
+
+        One request; needed once for each host, before the first change.
+        """
+        clock = self._tools.clock
+        for task in await self._tools.tasks.failed(node, "qmconfig"):
+            if not isinstance(task.error, HotplugFailed) or not task.upid.id.isdigit():
+                continue
+            ago_s = max(0.0, clock.now().timestamp() - task.ended_at)
+            for key, why in task.error.texts.items():
+                if scsi_slot(key) is not None and "hot-unplugging" in why:
+                    self._writer(int(task.upid.id)).let_rest(key, clock.monotonic() - ago_s)
 
     async def aclose(self) -> None:
         """Refuse new changes and wait for those under way."""

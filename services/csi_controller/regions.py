@@ -65,7 +65,10 @@ class Regions:
 
 
 async def _finish_tasks(region: Region, host: str) -> None:
-    """Wait for this token's tasks on one host. One that does not answer is passed over: nothing is attached there."""
+    """Wait for this token's tasks on one host, and let the writers learn from those that failed.
+
+    A host that does not answer is passed over: nothing is attached there.
+    """
     try:
         for upid in await region.tasks.running(host):
             if upid.type not in _OUR_TASKS:
@@ -75,5 +78,6 @@ async def _finish_tasks(region: Region, host: str) -> None:
                 await region.tasks.wait(upid, timeout_s=_SETTLE_S)
             except DriverError as error:
                 _log.info("it ended", extra={"upid": str(upid), "how": str(error)})
+        await region.writers.recall(host)
     except DriverError as error:
         _log.warning("tasks of an earlier process are not known", extra={"host": host, "error": str(error)})

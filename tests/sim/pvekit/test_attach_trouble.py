@@ -151,6 +151,21 @@ async def test_a_guest_that_does_not_let_go() -> None:
         world.vms[111].paused = False
 
 
+async def test_a_slot_rests_in_the_next_process_too() -> None:
+    """The guest of a VM that is paused still means to eject the controller; the task list is all that tells."""
+    world = new_world()
+    async with warm_region(world) as region:
+        world.vms[111].conf["scsihw"] = "virtio-scsi-single"
+        one, two = await made(region, 2)
+        await region.writers.attach(111, one, {})
+        world.vms[111].paused = True
+        assert await region.writers.detach(111, one)
+    async with warm_region(world) as region:
+        await region.writers.recall("pve1")
+        assert (await region.writers.attach(111, two, {})).key == "scsi2"
+        world.vms[111].paused = False
+
+
 async def test_without_disk_hotplug() -> None:
     world = new_world()
     async with warm_region(world) as region:
