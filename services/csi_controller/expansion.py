@@ -1,7 +1,9 @@
 """Growing a volume while a VM has it. Proxmox VE grows drives of VMs, not volumes as such.
 
-Must not shrink, and must not report a size that the VM's config does not show.
+Must not shrink, and must not report a size that neither the VM's config nor the storage shows.
 """
+
+from contextlib import suppress
 
 from appkit.errors import FailedPrecondition, OutOfRange, Unavailable
 from appkit.locks import KeyedLock
@@ -12,6 +14,7 @@ from csi_controller.whereabouts import Place
 from csikit.handles import VolumeHandle
 from pvekit.drive_index import Holder
 from pvekit.drives import Drive
+from pvekit.errors import SizeRefused
 from pvekit.vm_config import VmConfig
 
 
@@ -44,14 +47,20 @@ class Expansion:
         size_bytes = drive.size_bytes or 0
         if (target_bytes := _target(place, wanted, size_bytes)) is None:
             return size_bytes
-        await place.region.vms.resize(vm.node, vm.vmid, key, target_bytes, config.digest)
-        _, drive = _find_drive(place, await self._read(place, vm.node, vm.vmid), holder)
-        if not drive.size_bytes or drive.size_bytes < target_bytes:
-            raise Unavailable(
-                f"volume {place.volid} was grown to {target_bytes} bytes, but the config of VM {vm.vmid} still says "
-                f"{drive.size_bytes}; call again"
-            )
-        return drive.size_bytes
+        with suppress(SizeRefused):
+            await place.region.vms.resize(vm.node, vm.vmid, key, target_bytes, config.digest)
+            _, drive = _find_drive(place, await self._read(place, vm.node, vm.vmid), holder)
+        if drive.size_bytes and drive.size_bytes >= target_bytes:
+            return drive.size_bytes
+        # Without quorum the image grows and the config keeps the old size; growing to the same size again is no change
+        # and growing to less is refused. So the image itself is asked.
+        info = await place.region.storage.info(vm.node, place.volid)
+        if _target(place, wanted, info.size_bytes) is None:
+            return info.size_bytes
+        raise Unavailable(
+            f"volume {place.volid} was to be grown to {target_bytes} bytes, but the config of VM {vm.vmid} says "
+            f"{drive.size_bytes} and the storage {info.size_bytes}; call again"
+        )
 
     async def _read(self, place: Place, host: str, vmid: int) -> VmConfig:
         config = await place.region.vms.pending(host, vmid)

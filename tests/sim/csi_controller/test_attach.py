@@ -316,3 +316,17 @@ async def test_a_lost_answer_to_resize(scene: Scene, action: object) -> None:
     with refused(StatusCode.UNAVAILABLE):
         await scene.expand(volume, 2 * GIB)
     assert (await scene.expand(volume, 2 * GIB)).capacity_bytes == 2 * GIB
+
+
+async def test_an_expansion_without_quorum_is_finished_afterwards(scene: Scene) -> None:
+    """The image grew, the config does not say so: to that size Proxmox VE does nothing, to less it refuses."""
+    volume = await scene.create()
+    await scene.publish(volume)
+    scene.world.quorate = False
+    with refused(StatusCode.UNAVAILABLE, "Permission denied"):
+        await scene.expand(volume, 3 * GIB)
+    scene.world.quorate = True
+    assert (await scene.expand(volume, 2 * GIB)).capacity_bytes == 3 * GIB
+    assert (await scene.expand(volume, 3 * GIB)).capacity_bytes == 3 * GIB
+    assert (await scene.expand(volume, 4 * GIB)).capacity_bytes == 4 * GIB
+    assert "size=4G" in scene.vm().conf["scsi1"]
