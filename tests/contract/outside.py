@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 from tests.contract.credentials import TOKENS, Credentials, ensure_token
 from tests.contract.naming import Naming
 from tests.pvesim.access import AclKey
-from tests.pvesim.faults import Rule, task_fails
+from tests.pvesim.faults import Rule, answer, task_fails
 from tests.pvesim.requests import SimRequest
-from tests.pvesim.state import Darkness, GuestAgent, Snapshot, Storage, Vm
+from tests.pvesim.state import Damage, Darkness, GuestAgent, Snapshot, Storage, Vm
 from tests.pvesim.world import World
 
 MIB = 1 << 20
@@ -269,22 +269,6 @@ def snapshot_half_made(vmid: int, name: str) -> Edit:
     return edit
 
 
-def pools_gone(*names: str) -> Edit:
-    """Pools that were removed; their members stay."""
-
-    async def edit(scene: Scene) -> None:
-        access = scene.world.access
-        for name in names:
-            access.pools.pop(name, None)
-            access.pool_storages.pop(name, None)
-        for vm in scene.world.vms.values():
-            if vm.pool in names:
-                vm.pool = ""
-                access.vm_pool.pop(vm.vmid, None)
-
-    return edit
-
-
 def waited(seconds: float) -> Edit:
     """The recorder waited, for something that takes time by itself."""
 
@@ -314,9 +298,49 @@ def worker_killed(kind: str) -> Edit:
         for task in [
             task for task in scene.world.tasks.by_upid.values() if task.type == kind and task.exitstatus is None
         ]:
-            await scene.world.tasks.kill(task)
-            # Nobody was left to write how it ended.
-            task.exitstatus = "unexpected status"
-            task.log = [line for line in task.log if not line.startswith("TASK ")]
+            await scene.world.tasks.kill(task, hard=True)
+
+    return edit
+
+
+def worker_recycled(method: str, path: str) -> Edit:
+    """The daemon's worker process that got the next such request ended just then; it did nothing with it."""
+
+    async def edit(scene: Scene) -> None:
+        scene.world.faults.add(Rule(answer(596, "Broken pipe"), method, scene.naming.text(path)))
+
+    return edit
+
+
+def volume_damaged(storage: str, name: str, damage: Damage, *, node: str = "pve1") -> Edit:
+    """A disk that somebody made and that QEMU cannot open."""
+
+    async def edit(scene: Scene) -> None:
+        await volumes(storage, [name], node=node)(scene)
+        volume = scene.world.storages.find_volume(
+            f"{scene.naming.storage(storage)}:{scene.naming.text(name)}", scene.naming.node(node)
+        )
+        assert volume is not None
+        volume.damage = damage
+
+    return edit
+
+
+def acl_gone(auth: str, path: str) -> Edit:
+    """A token's access-control entries on a path were removed."""
+
+    async def edit(scene: Scene) -> None:
+        acl, where = scene.world.access.acl, scene.naming.text(path)
+        for key in [key for key in acl if key.who == TOKENS[auth] and key.path == where]:
+            del acl[key]
+
+    return edit
+
+
+def hosts_restarted() -> Edit:
+    """Nobody has heard anything of the hosts' guests and storages since."""
+
+    async def edit(scene: Scene) -> None:
+        scene.world.broadcasts.forget()
 
     return edit

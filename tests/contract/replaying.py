@@ -22,7 +22,7 @@ from tests.contract.families import family_of
 from tests.contract.naming import AS_RECORDED, Naming
 from tests.contract.outside import Scene
 from tests.contract.recordings import Place, Recording, load
-from tests.contract.script import edits_before
+from tests.contract.script import MEANWHILE, edits_before
 from tests.contract.starting import starting_world
 from tests.pvesim.errors import Cut
 from tests.pvesim.requests import SimRequest
@@ -94,7 +94,10 @@ def _race(recording: Recording) -> object:
 
 async def _play(stage: _Stage, recording: Recording) -> Outcome:
     scene, naming = stage.scene, stage.scene.naming
-    await _wait_as_recorded(stage, recording)
+    await _wait_until_sent(stage, recording)
+    for edit in MEANWHILE.get(recording.number, ()):
+        await edit(scene)
+    await _wait_for_tasks(stage, recording)
     for edit in edits_before(recording):
         await edit(scene)
     if recording.polled_upid and recording.polled_upid not in stage.upids and scene.sent_upid:
@@ -107,11 +110,14 @@ async def _play(stage: _Stage, recording: Recording) -> Outcome:
     return Outcome(recording, family_of(recording), actual, tuple(differences(expected, actual)))
 
 
-async def _wait_as_recorded(stage: _Stage, recording: Recording) -> None:
-    world = stage.scene.world
-    ahead = recording.sent_at - stage.begin - world.clock.monotonic()
+async def _wait_until_sent(stage: _Stage, recording: Recording) -> None:
+    ahead = recording.sent_at - stage.begin - stage.scene.world.clock.monotonic()
     if ahead > 0:
         await asyncio.sleep(ahead)
+
+
+async def _wait_for_tasks(stage: _Stage, recording: Recording) -> None:
+    world = stage.scene.world
     polled = world.tasks.by_upid.get(stage.upids.get(recording.polled_upid or "", ""))
     if polled is not None:
         # The recorder polled until the task had ended and kept the last answer.

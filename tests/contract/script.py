@@ -12,13 +12,14 @@ from tests.contract.outside import (
     MIB,
     Edit,
     Scene,
+    acl_gone,
     asked_at,
     config_flock,
     guest_listens,
     guest_tells,
     host_is,
+    hosts_restarted,
     machine_fault,
-    pools_gone,
     powered_off,
     pvcs,
     quorum,
@@ -32,9 +33,11 @@ from tests.contract.outside import (
     token_may,
     vm_config,
     vm_gone,
+    volume_damaged,
     volumes,
     waited,
     worker_killed,
+    worker_recycled,
 )
 from tests.contract.recordings import Recording
 from tests.pvesim.state import GuestAgent
@@ -123,11 +126,12 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     ],
     1807: [pvcs("local", "26000000", range(1, 9), 64 * MIB)],
     1932: [pvcs("local", "27000000", range(1, 16), 64 * MIB)],
+    1962: [worker_recycled("PUT", f"{_QEMU}/110/config")],
     # What a lost answer left undone was done again.
     1964: [sent("csi", "PUT", f"{_QEMU}/110/config", delete="scsi25")],
     2027: [pvcs("local", "28000000", range(1, 4), 64 * MIB)],
-    # The machine was restarted, and pools were removed at some time before.
-    2047: [powered_off(110, 111), pools_gone("p1", "p1/sub")],
+    # The machine was restarted.
+    2047: [powered_off(110, 111)],
     2207: [_TIDIED, token_loses_root("mx"), volumes("local", ["9999/vm-9999-prop.raw"], 16 * MIB)],
     2224: [
         _TIDIED,
@@ -143,6 +147,7 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     2319: [guest_listens(110, listens=True)],
     2325: [_stopped(110)],
     2327: [_stopped(111)],
+    2332: [hosts_restarted()],
     2333: [
         token_may("hp", _HELPER),
         volumes("local", [_SOURCE, "9999/vm-9999-pvc-q1-a.qcow2", "9999/vm-9999-pvc-q1-b.raw"], 256 * MIB),
@@ -155,13 +160,10 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     ],
     2618: [vm_gone(9001), sent("hp", "POST", _QEMU, vmid=9001, name="csi-helper")],
     2636: [vm_gone(9001), sent("hp", "POST", _QEMU, vmid=9001, name="csi-helper")],
-    2639: [worker_killed("qmconfig")],
-    2649: [worker_killed("qmcreate")],
     2657: [
         vm_gone(9001, 9002),
         sent("hp", "POST", _QEMU, vmid=9002, name="csi-helper2", scsi0="local:9999/vm-9999-pvc-q1-live.raw"),
     ],
-    2662: [worker_killed("qmclone")],
     2698: [vm_gone(9010, 9011, 9012)],
     2710: _helper_made(),
     2715: _helper_made(),
@@ -188,18 +190,31 @@ _SINGLE: dict[int, Sequence[Edit]] = {
     2900: [_stopped(110)],
     2902: [_started(111)],
     2904: [_started(110)],
+    2962: [volume_damaged("local", "9999/vm-9999-q2-junk.qcow2", "not-qcow2")],
+    3014: [volume_damaged("local", "9999/vm-9999-q2-nobacking.qcow2", "no-backing")],
     2906: [
         volumes("local", [f"9999/vm-9999-pvc-q2-{vmid}-{n:02d}.raw" for n in range(24)], 64 * MIB)
         for vmid in (110, 111)
     ],
+    # Between two serial numbers the disk was taken out.
+    **{number: [sent("csi", "PUT", f"{_QEMU}/110/config", delete="scsi1")] for number in range(3027, 3034)},
     3026: [volumes("local", ["9999/vm-9999-pvc-6f1d2c3b-4a59-4877-8f66-0123456789ab.raw"], 64 * MIB)],
     3088: [volumes("local", ["9999/vm-9999-pvc-q1-run.qcow2"], 128 * MIB)],
     3102: [machine_fault("POST", f"{_QEMU}/9020/clone")],
     3105: [machine_fault("POST", _QEMU)],
     3162: [token_loses_root("hp")],
     3188: [volumes("local", [_SOURCE], 256 * MIB)],
-    3244: [token_may("hp", ["VM.Config.Disk"])],
+    3244: [acl_gone("hp", "/vms"), acl_gone("hp", "/storage/local"), token_may("hp", ["VM.Config.Disk"])],
     3250: [token_may("hp", ["VM.Config.Disk", "Datastore.AllocateSpace"])],
+}
+
+# What happened while the tasks of the requests before were still at work.
+MEANWHILE: Mapping[int, Sequence[Edit]] = {
+    2621: [waited(4)],
+    2632: [waited(4)],
+    2639: [waited(4), worker_killed("qmconfig")],
+    2649: [waited(4), worker_killed("qmcreate")],
+    2662: [waited(4), worker_killed("qmclone")],
 }
 
 _CLUSTER: dict[int, Sequence[Edit]] = {

@@ -24,7 +24,7 @@ def starting_world(place: Place, naming: Naming, *, seed: int = 1) -> World:
         "seed": seed,
         "profile": "as measured",
         "epoch": int(first.sent_at),
-        "users": {"root@pam": {"password": ROOT_PASSWORD}},
+        "users": {"root@pam": {"password": ROOT_PASSWORD, "email": "root@example.test"}},
         "nodes": {naming.node(name): spec for name, spec in raw["nodes"].items()},
         "storages": {
             naming.storage(name): spec | {key: naming.text(spec[key]) for key in ("path", "nodes") if key in spec}

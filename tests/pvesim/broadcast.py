@@ -48,6 +48,12 @@ class Broadcasts:
         """Broadcast now (the contract replay waits for one this way)."""
         self._listen()
 
+    def forget(self) -> None:
+        """The cluster's daemons were restarted: until the next broadcast nobody knows anything."""
+        self._heard.clear()
+        period = self._world.profile.broadcast_s
+        self._next_at = self._world.clock.monotonic() + period
+
     def vm_entry(self, vm: Vm) -> dict[str, Any]:
         """What the cluster knows of a VM."""
         node = self._world.nodes.find(vm.node)

@@ -9,14 +9,18 @@ from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.errors import ApiError, param_error
 from tests.pvesim.nodes import UNKNOWN_AFTER_S
+from tests.pvesim.release import Release
 from tests.pvesim.state import Node, Storage, Vm
 
-VERSION = {"version": "9.2.11", "release": "9.2", "repoid": "14a22df35955d97d"}
+
+def version_of(release: Release) -> dict[str, str]:
+    """As /version shows it."""
+    return {"version": release.version, "release": release.name, "repoid": release.repoid}
 
 
 async def get_version(call: Call) -> Any:
     """Any valid login."""
-    return dict(VERSION)
+    return version_of(call.world.release)
 
 
 def node_entry(call: Call, node: Node, *, fingerprint: bool) -> dict[str, Any]:
@@ -45,21 +49,19 @@ def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": f"qemu/{vm.vmid}", "vmid": vm.vmid, "node": vm.node, "type": "qemu"}
     heard = call.world.broadcasts.vm_entry(vm)
     entry["status"] = heard["status"]
-    if vm.pool and pooled:
+    if vm.pool and pooled and call.may(f"/pool/{vm.pool}", "Pool.Audit"):
         entry["pool"] = vm.pool
     if call.world.ha.is_managed(vm.vmid):
         entry["hastate"] = call.world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")
+    # Out of the configuration itself, so these never lag.
+    entry |= {key: vm.conf[key] for key in ("tags", "lock") if vm.conf.get(key)}
     if heard["status"] == "unknown":
         return entry
     entry |= {
         key: heard[key]
         for key in ("name", "cpu", "maxmem", "mem", "memhost", "maxdisk", "disk", "netin", "netout", "uptime")
     }
-    entry |= {"maxcpu": heard["cpus"], "template": heard.get("template", 0), "diskread": 0, "diskwrite": 0}
-    for key in ("tags", "lock"):
-        if key in heard:
-            entry[key] = heard[key]
-    return entry
+    return entry | {"maxcpu": heard["cpus"], "template": heard.get("template", 0), "diskread": 0, "diskwrite": 0}
 
 
 def storage_resource(call: Call, storage: Storage, node: Node) -> dict[str, Any]:

@@ -101,11 +101,21 @@ def normalize_values(call: Call, sets: dict[str, str]) -> None:
             raise param_error(hookscript=f"script '{value}' does not exist\n")
 
 
+_MAC = re.compile(r"(?i)(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
+
+
 def _normalize_net(call: Call, value: str) -> str:
     parts = value.split(",")
-    if not any(
-        "=" in part and re.fullmatch(r"(?i)(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", part.split("=")[1]) for part in parts
-    ):
-        mac = str(call.world.options["mac_prefix"]) + "".join(f":{call.world.rng.randrange(256):02X}" for _ in range(3))
-        parts[0] = f"{parts[0].removeprefix('model=')}={mac}"
+    if not any("=" in part and _MAC.fullmatch(part.split("=")[1]) for part in parts):
+        parts[0] = f"{parts[0].removeprefix('model=')}={_made_up_mac(call)}"
     return ",".join(parts)
+
+
+def new_mac(call: Call, value: str) -> str:
+    """A network device as a clone has it: another address."""
+    return _MAC.sub(_made_up_mac(call), value, count=1)
+
+
+def _made_up_mac(call: Call) -> str:
+    rng = call.world.rng
+    return str(call.world.options["mac_prefix"]) + "".join(f":{rng.randrange(256):02X}" for _ in range(3))

@@ -36,7 +36,7 @@ async def put(call: Call) -> Any:
     change = parse_change(call)
     vm = get_vm(call)
     _check(vm, change)
-    async with config_lock(vm):
+    async with config_lock(call.world, vm):
         _recheck(call, vm, change)
         await _apply(call, vm, change, None)
 
@@ -50,7 +50,7 @@ async def post(call: Call) -> Any:
     async def work(task: Task) -> None:
         if vm.config_lock.locked():
             task.print("trying to acquire lock...")
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             _recheck(call, vm, change)
             task.print(f"update VM {vm.vmid}:{change.line}")
             await _apply(call, vm, change, task)

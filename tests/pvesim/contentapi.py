@@ -33,7 +33,6 @@ async def allocate(call: Call) -> Any:
     storage = storages.activate(call.params["storage"], call.node)
     name, real_format = plugin_of(storage).name_for(storage, int(call.params["vmid"]), filename, fmt)
     plugin_of(storage).check_limits(storage, name, size_bytes, real_format)
-    await call.world.clock.sleep(call.world.profile.alloc_s)
     volume = await storages.allocate(storage, call.node, name, size_bytes, real_format)
     return volume.volid
 
@@ -45,13 +44,15 @@ async def get_list(call: Call) -> Any:
     wanted = call.params.get("content")
     vmid = call.params.get("vmid")
     entries: list[dict[str, Any]] = Unordered()
-    for volume in storages.on(storage, call.node):
+    for volume in list(storages.on(storage, call.node)):
         if wanted not in (None, volume.content) or (vmid is not None and volume.owner != int(vmid)):
             continue
         try:
             check_volume_access(call, None, volume.volid)
         except ApiError:
             continue
+        if plugin_of(storage).looks_into_images and volume.content == "images":
+            await call.world.clock.sleep(call.world.profile.image_info_s)
         entries.append(_list_entry(storage, volume))
     return entries
 
@@ -92,6 +93,8 @@ async def get_volume(call: Call) -> Any:
     volume = storages.find_volume(volid, call.node)
     if volume is None:
         raise plugin.info_missing(storage, name)
+    if plugin.looks_into_images:
+        await call.world.clock.sleep(call.world.profile.image_info_s)
     used = 0 if storage.type in ("lvm", "lvmthin", "rbd") else volume.used_bytes
     return {"path": plugin.path(storage, name), "size": volume.size_bytes, "used": used, "format": volume.format}
 
@@ -107,7 +110,6 @@ async def delete(call: Call) -> Any:
         raise die(f"base volume '{volid}' is still in use by linked cloned")
 
     async def work(task: Task) -> None:
-        await call.world.clock.sleep(call.world.profile.free_s)
         storages.activate(storage.storage_id, call.node)
         for line in await storages.free(volid, call.node):
             task.print(line)

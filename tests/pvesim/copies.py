@@ -3,10 +3,12 @@
 qemu-server 9, recorded. Must not say how one volume is copied; `disks.py` does.
 """
 
+import re
 from typing import Any
 
 from tests.pvesim.call import Call, Routes
-from tests.pvesim.disks import copy_volume
+from tests.pvesim.configchange import new_mac
+from tests.pvesim.diskcopy import copy_volume
 from tests.pvesim.drives import Drive, drives_of, format_drive, is_drive_key, parse_drive
 from tests.pvesim.errors import ApiError, denied, die, param_error
 from tests.pvesim.lifecycle import new_uuid
@@ -54,7 +56,8 @@ async def clone(call: Call) -> Any:
         raise die(f"unable to create VM {newid}: config file already exists")
     if not full:
         _check_linkable(call, conf, from_snapshot=snapshot is not None)
-    new = Vm(newid, call.node, {"lock": "clone"})
+    _check_reachable(call, conf, target_node)
+    new = Vm(newid, call.node, {"lock": "clone", "description": " qmclone temporary file"})
     world.vms[newid] = new
 
     async def work(task: Task) -> None:
@@ -62,6 +65,9 @@ async def clone(call: Call) -> Any:
         try:
             await _clone(call, vm, conf, new, task, full=full)
         except ApiError as error:
+            for _, drive in list(drives_of(new.conf)):
+                if world.storages.owner_of(drive.file) == newid:
+                    await world.storages.free(drive.file, call.node)
             del world.vms[newid]
             raise die(f"clone failed: {error.task_text}") from error
         new.node = target_node
@@ -69,6 +75,19 @@ async def clone(call: Call) -> Any:
             world.access.vm_pool[newid] = new.pool = pool
 
     return call.start_task("qmclone", str(vm.vmid), work).upid
+
+
+def _check_reachable(call: Call, conf: dict[str, str], target_node: str) -> None:
+    """A clone for another host needs every disk where both hosts see it."""
+    if target_node == call.node:
+        return
+    storages = call.world.storages
+    wish = call.params.get("storage")
+    if wish is not None and not storages.get(wish).shared:
+        raise die(f"can't clone to non-shared storage '{wish}'")
+    disks = [drive.file for _, drive in drives_of(conf) if not drive.is_cdrom or drive.is_cloudinit]
+    if not all(storages.split(volid)[0].shared for volid in disks):
+        raise die(f"can't clone VM to node '{target_node}' (VM uses local storage)")
 
 
 def _check_clone_storage(call: Call, conf: dict[str, str]) -> None:
@@ -92,8 +111,13 @@ def _check_linkable(call: Call, conf: dict[str, str], *, from_snapshot: bool) ->
 
 async def _clone(call: Call, vm: Vm, conf: dict[str, str], new: Vm, task: Task, *, full: bool) -> None:
     world = call.world
-    skipped = ("template", "lock", "parent", "vmstate", "snaptime", "description")
+    skipped = ("template", "lock", "parent", "vmstate", "snaptime")
     result = {k: v for k, v in conf.items() if k not in skipped and not k.startswith("unused")}
+    result = {key: new_mac(call, value) if re.fullmatch(r"net\d+", key) else value for key, value in result.items()}
+    result["name"] = call.params.get("name", f"Copy-of-VM-{vm.conf.get('name', vm.vmid)}")
+    if "description" in call.params:
+        result["description"] = call.params["description"]
+    result["smbios1"], result["vmgenid"] = f"uuid={new_uuid(call)}", new_uuid(call)
     for key, drive in sorted(drives_of(conf)):
         if drive.is_cdrom and not drive.is_cloudinit:
             continue
@@ -106,10 +130,8 @@ async def _clone(call: Call, vm: Vm, conf: dict[str, str], new: Vm, task: Task, 
         else:
             target = await _link(call, key, source, new.vmid, task, vm.node)
         result[key] = format_drive(Drive(target.volid, drive.options))
-    result["name"] = call.params.get("name", f"Copy-of-VM-{vm.conf.get('name', vm.vmid)}")
-    if "description" in call.params:
-        result["description"] = call.params["description"]
-    result["smbios1"], result["vmgenid"] = f"uuid={new_uuid(call)}", new_uuid(call)
+        # From the first whole disk on the configuration is there, still locked.
+        new.conf = {**result, "lock": "clone"}
     new.conf = result
     save(world, new)
 
@@ -120,14 +142,14 @@ async def _link(call: Call, key: str, base: Volume, vmid: int, task: Task, node:
     plugin = plugin_of(storage)
     fmt = "qcow2" if "qcow2" in plugin.formats else plugin.default_format
     task.print(f"create linked clone of drive {key} ({base.volid})")
-    own = storages.next_disk_name(storage, node, vmid, fmt)
     if not plugin.parse(storage, base.name).is_base:
         # A clone of a snapshot stands alone by name.
-        volume = await storages.allocate(storage, node, own, base.size_bytes, fmt)
+        volume = await storages.allocate_next(storage, node, vmid, base.size_bytes, fmt)
         await storages.copy(base, volume)
         return volume
-    volume = await storages.allocate(storage, node, f"{base.name}/{own}", base.size_bytes, fmt)
+    volume = await storages.allocate_next(storage, node, vmid, base.size_bytes, fmt, base=base.name)
     volume.parent = f"../{base.name}" if "/" in base.name else base.name
+    own = volume.name.removeprefix(f"{base.name}/")
     if "/" in own:
         file_name = own.rsplit("/", 1)[-1]
         path = plugin.path(storage, own)
@@ -194,11 +216,11 @@ async def _move(call: Call) -> Any:
     target_storage = world.storages.get_usable(storage_id, vm.node)
 
     async def work(task: Task) -> None:
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             way = f"from current storage '{volume.storage}' to target storage '{storage_id}'"
             task.print(f"copying volume '{drive.file}' {way}")
-            target = await copy_volume(call, volume, vm.vmid, target_storage, fmt, vm.node, task, key)
+            target = await copy_volume(call, volume, vm.vmid, target_storage, fmt, vm.node, task, key, "move")
             vm.conf[key] = format_drive(Drive(target.volid, drive.options)) if is_drive_key(key) else target.volid
             if key in vm.plugged:
                 vm.plugged[key].volid = target.volid
@@ -241,7 +263,7 @@ async def _reassign(call: Call) -> Any:
         raise die(f"Target disk key '{target_key}' is already in use for VM '{target_vmid}'")
 
     async def work(task: Task) -> None:
-        async with config_lock(vm), config_lock(target):
+        async with config_lock(call.world, vm), config_lock(call.world, target):
             await _hand_over(call, vm, key, target, target_key, task)
 
     return call.start_task("qmmove", f"{vm.vmid}-{key}>{target_vmid}-{target_key}", work).upid

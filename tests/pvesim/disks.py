@@ -4,9 +4,10 @@ Must not touch the configuration.
 """
 
 from tests.pvesim.call import Call
+from tests.pvesim.diskcopy import copy_volume
 from tests.pvesim.drives import Drive, format_drive, format_size
-from tests.pvesim.errors import die
-from tests.pvesim.state import Storage, Vm, Volume
+from tests.pvesim.errors import ApiError, die
+from tests.pvesim.state import Vm
 from tests.pvesim.storage import plugin_of
 from tests.pvesim.tasks import Task
 
@@ -41,12 +42,11 @@ async def _create_new(call: Call, vm: Vm, key: str, drive: Drive, task: Task | N
     storage = storages.activate(storage_id, vm.node)
     plugin = plugin_of(storage)
     fmt = drive.options.get("format", plugin.default_format)
-    if fmt not in plugin.formats:
+    if fmt not in plugin.formats_of(storage):
         fmt = plugin.default_format
     size_bytes = int(size_gib * (1 << 20)) << 10
-    name = storages.next_disk_name(storage, vm.node, vm.vmid, fmt)
-    volume = await storages.allocate(storage, vm.node, name, size_bytes, fmt)
-    _print(task, plugin.format_line(storage, name, fmt, size_bytes))
+    volume = await storages.allocate_next(storage, vm.node, vm.vmid, size_bytes, fmt)
+    _print(task, plugin.format_line(storage, volume.name, fmt, size_bytes))
     stored = format_drive(Drive(volume.volid, drive.with_options(format=None, size=format_size(size_bytes)).options))
     _print(task, [f"{key}: successfully created disk '{stored}'"])
     return stored
@@ -60,62 +60,16 @@ async def _import(call: Call, vm: Vm, key: str, drive: Drive, task: Task | None)
     source = storages.find_volume(source_id, vm.node)
     if source is None:
         raise die(f"cannot import from '{source_id}' - could not get size of {source_id}")
-    target = await copy_volume(call, source, vm.vmid, storage, drive.options.get("format"), vm.node, task)
+    try:
+        target = await copy_volume(call, source, vm.vmid, storage, drive.options.get("format"), vm.node, task)
+    except ApiError as error:
+        raise die(f"cannot import from '{source_id}' - {error.task_text}") from error
     options = drive.with_options(
         **{"import-from": None, "format": None, "size": format_size(source.size_bytes)}
     ).options
     stored = format_drive(Drive(target.volid, options))
     _print(task, [f"{key}: successfully created disk '{stored}'"])
     return stored
-
-
-async def copy_volume(
-    call: Call,
-    source: Volume,
-    vmid: int,
-    storage: Storage,
-    fmt: str | None,
-    node: str,
-    task: Task | None,
-    key: str = "",
-) -> Volume:
-    """A full copy named and owned as the VM's next disk."""
-    world = call.world
-    plugin = plugin_of(storage)
-    wanted = fmt or source.format
-    if wanted not in plugin.formats:
-        wanted = plugin.default_format
-    is_cloudinit = "cloudinit" in source.name
-    name = (
-        plugin.cloudinit_name(vmid)[0] if is_cloudinit else world.storages.next_disk_name(storage, node, vmid, wanted)
-    )
-    if is_cloudinit and "/" in name:
-        name = name.rsplit(".", 1)[0] + f".{wanted}"
-    _print(
-        task,
-        [
-            f"create full clone of drive {key} ({source.volid})"
-            if key
-            else f"create full clone of drive ({source.volid})"
-        ],
-    )
-    target = await world.storages.allocate(storage, node, name, source.size_bytes, wanted)
-    _print(task, plugin.format_line(storage, name, wanted, source.size_bytes))
-    _print(task, [f"allocated target volume '{target.volid}'"])
-    if not is_cloudinit:
-        await world.clock.sleep(world.profile.copy_s_per_gib * source.size_bytes / (1 << 30))
-        await world.storages.copy(source, target)
-        whole = human_size(source.size_bytes)
-        _print(task, [f"transferred 0.0 B of {whole} (0.00%)", f"transferred {whole} of {whole} (100.00%)"])
-    return target
-
-
-def human_size(size_bytes: int) -> str:
-    """As Proxmox VE prints progress: `1.0 GiB`."""
-    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes:.1f} B"
 
 
 async def _create_cloudinit(call: Call, vm: Vm, key: str, drive: Drive, task: Task | None) -> str:

@@ -3,12 +3,13 @@
 Must not hold the rules of volumes that a VM makes; those are in `contentapi.py` and `disks.py`.
 """
 
+import hashlib
 import re
 from typing import Any
 
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.contentapi import volid_of
-from tests.pvesim.errors import die, param_error
+from tests.pvesim.errors import ApiError, die, param_error
 from tests.pvesim.state import Storage, Volume
 from tests.pvesim.storage import plugin_of
 from tests.pvesim.tasks import Task
@@ -38,6 +39,10 @@ async def upload(call: Call) -> Any:
     storage, name = _target(call)
     path = call.params["tmpfilename"]
     data = call.world.uploads.pop(path)
+    wanted, algorithm = call.params.get("checksum"), call.params.get("checksum-algorithm", "sha256")
+    if wanted is not None and hashlib.new(algorithm, data, usedforsecurity=False).hexdigest() != wanted.lower():
+        # The text has a carriage return in it, which no reason phrase may have: nothing of it arrives.
+        raise ApiError(400, "Bad Request", bare=True)
 
     async def work(task: Task) -> None:
         task.print(f"starting file import from: {path}")

@@ -54,11 +54,6 @@ async def _totem(call: Call) -> Any:
     }  # fmt: skip
 
 
-async def _rrd(call: Call) -> Any:
-    now = call.world.clock.time() // 60 * 60
-    return [{"time": now - 60 * back} for back in range(70, 0, -1)]
-
-
 async def _dns(call: Call) -> Any:
     """The host's own name server."""
     call.require(f"/nodes/{call.node}", "Sys.Audit")
@@ -85,7 +80,5 @@ ROUTES: Routes = {
     ("GET", "/nodes/{node}/dns"): _dns,
     ("GET", "/nodes/{node}/qemu/{vmid}"): _index("subdir", _VM),
     ("GET", "/nodes/{node}/qemu/{vmid}/status"): _index("subdir", _POWER),
-    ("GET", "/nodes/{node}/qemu/{vmid}/rrddata"): _rrd,
     ("GET", "/nodes/{node}/storage/{storage}"): _index("subdir", _STORAGE),
-    ("GET", "/nodes/{node}/storage/{storage}/rrddata"): _rrd,
 }

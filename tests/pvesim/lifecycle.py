@@ -122,7 +122,7 @@ async def destroy(call: Call) -> Any:
         found = find_vm(call.world, call.node, call.vmid)
         if found is None:
             raise missing_config(call.node, call.vmid)
-        async with config_lock(found):
+        async with config_lock(call.world, found):
             if not call.flag("skiplock"):
                 check_lock(found)
             _check_stopped(found)

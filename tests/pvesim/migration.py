@@ -64,7 +64,7 @@ async def migrate(call: Call) -> Any:
         return call.start_task("hamigrate", str(vm.vmid), request).upid
 
     async def work(task: Task) -> None:
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             await _migrate(call, vm, target, node.ip, task)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
-from tests.pvesim.clusterapi import VERSION, node_entry
+from tests.pvesim.clusterapi import node_entry, version_of
 
 
 async def get_nodes(call: Call) -> Any:
@@ -17,7 +17,7 @@ async def get_status(call: Call) -> Any:
     node = call.world.nodes.find(call.node) or call.world.nodes.first
     total = node.maxmem_bytes
     return {
-        "pveversion": f"pve-manager/{VERSION['version']}/{VERSION['repoid']}",
+        "pveversion": f"pve-manager/{call.world.release.version}/{call.world.release.repoid}",
         "kversion": "Linux 6.17.2-1-pve #1 SMP PREEMPT_DYNAMIC",
         "current-kernel": {"sysname": "Linux", "release": "6.17.2-1-pve", "version": "#1 SMP", "machine": "x86_64"},
         "uptime": int(call.world.clock.monotonic()) + 1000,
@@ -36,7 +36,7 @@ async def get_status(call: Call) -> Any:
 
 async def get_version(call: Call) -> Any:
     """The host's own version."""
-    return dict(VERSION)
+    return version_of(call.world.release)
 
 
 async def get_network(call: Call) -> Any:

@@ -45,8 +45,14 @@ class DirPlugin:
     # On which formats a snapshot of the volume is possible.
     snapshot_formats: tuple[str, ...] = ("qcow2",)
     size_step_bytes = 1
+    # Whether naming and listing open every image with qemu-img.
+    looks_into_images = True
     # Whether a linked clone can be made of a snapshot (of a base volume it always can).
     clones_snapshots = False
+
+    def formats_of(self, storage: Storage) -> tuple[str, ...]:
+        """Formats that a storage of this type takes, as it is configured."""
+        return self.formats
 
     def base_path(self, storage: Storage) -> str:
         """The directory."""
@@ -158,6 +164,7 @@ class LvmThinPlugin(DirPlugin):
     formats = ("raw",)
     snapshot_formats: tuple[str, ...] = ("raw",)
     size_step_bytes = LVM_EXTENT_BYTES
+    looks_into_images = False
     clones_snapshots = True
     module = "/usr/share/perl5/PVE/Storage/LvmThinPlugin.pm line 102"
 

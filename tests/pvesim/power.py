@@ -47,7 +47,7 @@ async def start(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             if vm.running:
                 raise die(f"VM {vm.vmid} already running")
@@ -88,10 +88,12 @@ def _check_needs(call: Call, vm: Vm) -> None:
 
 
 async def power_off(call: Call, vm: Vm) -> None:
-    """The process goes; everything is unplugged."""
+    """The process goes, everything is unplugged, and what is pending applies."""
     await call.world.clock.sleep(call.world.profile.power_s)
     await hotplug.unplug_all(call.world, vm)
     vm.power, vm.paused = "stopped", False
+    if call.world.quorate:
+        await apply_pending(call, vm)
 
 
 async def stop(call: Call) -> Any:
@@ -102,7 +104,7 @@ async def stop(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             if vm.running:
                 await power_off(call, vm)
 
@@ -118,17 +120,23 @@ async def shutdown(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             if not vm.running:
                 return
-            if vm.paused or vm.guest_dead:
-                await call.world.clock.sleep(timeout_s)
-                if not call.flag("forceStop"):
-                    raise die("VM quit/powerdown failed - got timeout")
+            if not await _guest_listens(call, vm, timeout_s) and not call.flag("forceStop"):
+                raise die("VM quit/powerdown failed - got timeout")
             await power_off(call, vm)
 
     return call.start_task("qmshutdown", str(call.vmid), work).upid
+
+
+async def _guest_listens(call: Call, vm: Vm, timeout_s: float) -> bool:
+    """Whether the guest obeys; one that does not is waited for."""
+    if not (vm.paused or vm.guest_dead):
+        return True
+    await call.world.clock.sleep(timeout_s)
+    return False
 
 
 def _running(call: Call) -> Vm:
@@ -139,13 +147,16 @@ def _running(call: Call) -> Vm:
 
 
 async def reboot(call: Call) -> Any:
-    """Shutdown and start."""
+    """Shutdown and start; a guest that does not listen is not stopped."""
     _running(call)
+    timeout_s = float(call.params.get("timeout", "60"))
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
+            if not await _guest_listens(call, vm, timeout_s):
+                raise die("VM quit/powerdown failed - got timeout")
             await power_off(call, vm)
             await start_vm(call, vm)
 

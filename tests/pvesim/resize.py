@@ -29,7 +29,7 @@ async def _resize(call: Call, task: Task) -> None:
         raise missing_config(call.node, call.vmid)
     if vm.config_lock.locked():
         task.print("trying to acquire lock...")
-    async with config_lock(vm):
+    async with config_lock(call.world, vm):
         check_digest(vm, call.params.get("digest"))
         if not call.flag("skiplock"):
             check_lock(vm)

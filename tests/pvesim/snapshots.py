@@ -64,7 +64,7 @@ async def create(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             if vm.is_template:
                 raise die("you can't take a snapshot if it's a template")
@@ -127,7 +127,7 @@ async def rollback(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             check_lock(vm)
             snapshot = vm.snapshots.get(name)
             if snapshot is None:
@@ -189,7 +189,7 @@ async def delete(call: Call) -> Any:
 
     async def work(task: Task) -> None:
         vm = _find(call)
-        async with config_lock(vm):
+        async with config_lock(call.world, vm):
             snapshot = vm.snapshots.get(name)
             if snapshot is None:
                 raise die(f"snapshot '{name}' does not exist")

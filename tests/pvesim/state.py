@@ -10,6 +10,8 @@ from typing import Literal
 
 Power = Literal["stopped", "running"]
 Darkness = Literal["", "no-pveproxy", "no-pvedaemon", "cut"]
+# What QEMU finds when it opens an image: nothing wrong, no qcow2 inside, or a backing file that is gone.
+Damage = Literal["", "not-qcow2", "no-backing"]
 
 
 @dataclass
@@ -65,8 +67,7 @@ class Volume:
     parent: str | None = None
     used_bytes: int = 4096
     snapshots: dict[str, int] = field(default_factory=dict)
-    # What QEMU finds when it opens the image: nothing wrong, no qcow2 inside, or a backing file that is gone.
-    damage: Literal["", "not-qcow2", "no-backing"] = ""
+    damage: Damage = ""
     # (vmid, slot) of the running guests that have it open.
     holders: set[tuple[int, str]] = field(default_factory=set)
 

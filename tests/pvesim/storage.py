@@ -3,20 +3,27 @@
 Must not check permissions (handlers do) and must not know VM configurations.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 from tests.pvesim.blocks import BlockBackend
 from tests.pvesim.clock import SimClock
 from tests.pvesim.errors import ApiError, die
 from tests.pvesim.plugins import PLUGINS, ParsedName, Plugin, free_number, round_up
+from tests.pvesim.profile import Profile
 from tests.pvesim.state import Storage, Volume
+
+LOCK_TIMEOUT_S = 10.0
 
 
 class Storages:
     """storage.cfg and what lies on it."""
 
-    def __init__(self, clock: SimClock, blocks: BlockBackend) -> None:
+    def __init__(self, clock: SimClock, blocks: BlockBackend, profile: Profile) -> None:
         self._clock = clock
+        self._profile = profile
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._blocks = blocks
         self.definitions: dict[str, Storage] = {}
         self.volumes: dict[tuple[str, str, str], Volume] = {}
@@ -120,7 +127,25 @@ class Storages:
 
     async def allocate(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
         """A new volume of this exact name."""
-        await self._take_lock(storage)
+        async with self._lock(storage, node):
+            return await self._create(storage, node, name, size_bytes, fmt)
+
+    async def allocate_next(
+        self, storage: Storage, node: str, vmid: int, size_bytes: int, fmt: str, *, base: str = ""
+    ) -> Volume:
+        """The VM's next own disk, on top of `base` for a linked clone.
+
+        The name is searched under the storage's lock, and on a directory every image of that owner is looked at.
+        """
+        async with self._lock(storage, node):
+            if plugin_of(storage).looks_into_images:
+                own = sum(1 for volume in self.on(storage, node) if volume.owner == vmid)
+                await self._clock.sleep(own * self._profile.image_info_s)
+            name = self.next_disk_name(storage, node, vmid, fmt)
+            return await self._create(storage, node, f"{base}/{name}" if base else name, size_bytes, fmt)
+
+    async def _create(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
+        await self._clock.sleep(self._profile.alloc_s)
         if self._key(storage, node, name) in self.volumes:
             raise plugin_of(storage).exists_error(storage, name)
         real_bytes = round_up(size_bytes, plugin_of(storage).size_step_bytes)
@@ -136,8 +161,12 @@ class Storages:
     async def free(self, volid: str, node: str) -> list[str]:
         """Delete; the log lines. Missing volumes fail or not by type."""
         storage, name = self.split(volid)
+        await self._clock.sleep(self._profile.free_s)
+        async with self._lock(storage, node):
+            return await self._remove(storage, node, name)
+
+    async def _remove(self, storage: Storage, node: str, name: str) -> list[str]:
         plugin = plugin_of(storage)
-        await self._take_lock(storage)
         volume = self.volumes.get(self._key(storage, node, name))
         if volume is None:
             if plugin.deleting_missing_fails:
@@ -149,6 +178,13 @@ class Storages:
         del self.volumes[self._key(storage, node, name)]
         await self._blocks.free(volume)
         return plugin.freed_lines(name)
+
+    async def discard(self, volume: Volume, node: str) -> None:
+        """Take a half-made volume away, if it is still there."""
+        storage = self.get(volume.storage)
+        if self.volumes.get(self._key(storage, node, volume.name)) is volume:
+            del self.volumes[self._key(storage, node, volume.name)]
+            await self._blocks.free(volume)
 
     async def grow(self, volume: Volume, size_bytes: int) -> None:
         """A bigger volume."""
@@ -179,16 +215,31 @@ class Storages:
         storage = self.get(volume.storage)
         return plugin_of(storage).path(storage, volume.name)
 
-    async def _take_lock(self, storage: Storage) -> None:
+    @asynccontextmanager
+    async def _lock(self, storage: Storage, node: str) -> AsyncIterator[None]:
+        """The storage's lock: of the host for a local one, of the cluster for a shared one; 10 s, then 500."""
         if storage.shared and not self.quorate:
-            await self._clock.sleep(10)
+            await self._clock.sleep(LOCK_TIMEOUT_S)
             raise die(f"cfs-lock 'storage-{storage.storage_id}' error: no quorum!")
-        if storage.storage_id not in self.locked:
-            return
-        await self._clock.sleep(10)
+        if storage.storage_id in self.locked:
+            await self._clock.sleep(LOCK_TIMEOUT_S)
+            raise self._lock_refused(storage)
+        lock = self._locks.setdefault((storage.storage_id, "" if storage.shared else node), asyncio.Lock())
+        try:
+            async with self._clock.timeout(LOCK_TIMEOUT_S):
+                await lock.acquire()
+        except TimeoutError:
+            raise self._lock_refused(storage) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @staticmethod
+    def _lock_refused(storage: Storage) -> ApiError:
         if storage.shared:
-            raise die(f"cfs-lock 'storage-{storage.storage_id}' error: got lock request timeout")
-        raise die(f"can't lock file '/var/lock/pve-manager/pve-storage-{storage.storage_id}' - got timeout")
+            return die(f"cfs-lock 'storage-{storage.storage_id}' error: got lock request timeout")
+        return die(f"can't lock file '/var/lock/pve-manager/pve-storage-{storage.storage_id}' - got timeout")
 
     @staticmethod
     def _key(storage: Storage, node: str, name: str) -> tuple[str, str, str]:

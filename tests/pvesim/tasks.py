@@ -32,6 +32,8 @@ class Task:
     runner: asyncio.Task[None] | None = None
     # What a killed worker of this kind leaves as its exit status.
     killed_text: str = "unexpected status"
+    # kill -9: nobody was left to clean up or to write how it ended.
+    killed_hard: bool = False
 
     def print(self, line: str) -> None:
         """A line of the task's log."""
@@ -102,7 +104,9 @@ class Tasks:
     def _end(self, task: Task, exitstatus: str) -> None:
         task.exitstatus = exitstatus
         task.endtime = self._clock.time()
-        if exitstatus == "OK":
+        if task.killed_hard:
+            task.exitstatus = "unexpected status"
+        elif exitstatus == "OK":
             task.log.append("TASK OK")
         elif task.failed:
             task.log.append(f"TASK ERROR: {exitstatus}")
@@ -113,14 +117,15 @@ class Tasks:
     async def wait(self, task: Task, timeout_s: float) -> bool:
         """Whether it ended within that time."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with self._clock.timeout(timeout_s):
                 await task.done.wait()
         except TimeoutError:
             return False
         return True
 
-    async def kill(self, task: Task) -> None:
-        """Stop a worker; returns when it has ended."""
+    async def kill(self, task: Task, *, hard: bool = False) -> None:
+        """Stop a worker; returns when it has ended. `hard` is kill -9: it cleans nothing up and writes no end."""
+        task.killed_hard = hard
         if task.runner is not None and not task.runner.done():
             task.runner.cancel()
             await asyncio.wait({task.runner})

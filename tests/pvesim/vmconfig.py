@@ -3,7 +3,6 @@
 Must not decide what a change means; `configwrite.py` does.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,15 +39,17 @@ def get_vm(call: "Call") -> Vm:
 
 
 @asynccontextmanager
-async def config_lock(vm: Vm) -> AsyncIterator[None]:
+async def config_lock(world: "World", vm: Vm) -> AsyncIterator[None]:
     """The flock on the configuration: 10 s, then 500. What cannot be saved inside does not stay in memory either."""
     try:
-        async with asyncio.timeout(LOCK_TIMEOUT_S):
+        async with world.clock.timeout(LOCK_TIMEOUT_S):
             await vm.config_lock.acquire()
     except TimeoutError:
         raise die(f"can't lock file '/var/lock/qemu-server/lock-{vm.vmid}.conf' - got timeout") from None
-    vm.stored = vm.copy_of_file()
     try:
+        if world.vms.get(vm.vmid) is not vm:
+            raise missing_config(vm.node, vm.vmid)  # destroyed while we waited
+        vm.stored = vm.copy_of_file()
         yield
     finally:
         vm.stored = None
@@ -82,7 +83,8 @@ def save(world: "World", vm: Vm) -> None:
         check_writable(world, vm)
     except ApiError:
         if vm.stored is not None:
-            vm.conf, vm.pending, vm.pending_delete = (dict(section) for section in vm.stored)
+            conf, pending, pending_delete = vm.stored
+            vm.conf, vm.pending, vm.pending_delete = dict(conf), dict(pending), dict(pending_delete)
         raise
     used = {drive.file for conf in (vm.conf, vm.pending) for _, drive in drives_of(conf)}
     for key in [k for k in vm.conf if k.startswith("unused") and parse_drive(vm.conf[k]).file in used]:

@@ -23,6 +23,7 @@ from tests.pvesim.log import Entry, RequestLog, kind_of
 from tests.pvesim.nodes import Nodes
 from tests.pvesim.permissions import PermissionChecker
 from tests.pvesim.profile import INSTANT, Profile
+from tests.pvesim.release import LATEST, Release
 from tests.pvesim.requests import SimRequest, SimResponse, parse_params, split_path
 from tests.pvesim.router import Match, Router
 from tests.pvesim.routes import ROUTES
@@ -47,18 +48,21 @@ class World:
         profile: Profile = INSTANT,
         blocks: BlockBackend | None = None,
         epoch: int = DEFAULT_EPOCH,
+        clock_scale: float = 1.0,
+        release: Release = LATEST,
     ) -> None:
         self.region = region
         self.cluster_name = cluster_name
+        self.release = release
         self.rng = random.Random(seed)  # noqa: S311 - a reproducible world, no secret
         self.profile = profile
-        self.clock = SimClock(epoch)
+        self.clock = SimClock(epoch, clock_scale)
         self.blocks: BlockBackend = blocks or NoBlocks()
         self.nodes = Nodes(self.clock)
         self.access = Access()
         self.permissions = PermissionChecker(self.access)
         self.authenticator = Authenticator(self.access)
-        self.storages = Storages(self.clock, self.blocks)
+        self.storages = Storages(self.clock, self.blocks, profile)
         self.vms: dict[int, Vm] = {}
         self.tasks = Tasks(self.clock, profile, self.rng)
         self.faults = Faults()
@@ -202,7 +206,7 @@ class World:
         work = asyncio.create_task(self._run_handler(match, who, params, node, task_fault))
         self._working.add(work)
         work.add_done_callback(self._working.discard)
-        await asyncio.wait({work}, timeout=PROXY_TIMEOUT_S)
+        await asyncio.wait({work}, timeout=self.clock.real_s(PROXY_TIMEOUT_S))
         if not work.done():
             work.add_done_callback(_swallow)
             raise ApiError(596, "Connection timed out", bare=True)

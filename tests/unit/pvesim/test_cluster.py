@@ -90,13 +90,31 @@ async def test_without_quorum_reads_work_and_writes_name_it(world: World, csi: D
     assert world.storages.find_volume("local:111/vm-111-disk-0.raw", "pve1").size_bytes == 2 << 30  # type: ignore[union-attr]
 
 
-async def test_three_workers_a_host_queue_the_rest(csi: Direct) -> None:
+async def test_three_workers_a_host_queue_the_rest() -> None:
     world = three_hosts(profile="as measured")
     csi = Direct(world, CSI_TOKEN, CSI_SECRET)
-    names = [f"vm-9999-{n}.raw" for n in range(9)]
+    volid = (await csi.post(CONTENT, vmid=9999, filename="vm-9999-a.raw", size="1M")).data
+    begin = world.clock.monotonic()
+    await asyncio.gather(*(csi.get(f"{CONTENT}/{volid}") for _ in range(9)))
+    # Nine looks at an image of 20 ms each, three at a time, after 10 ms that every answer takes.
+    assert world.clock.monotonic() - begin == pytest.approx(0.07)
+
+
+async def test_allocations_on_one_storage_wait_for_each_other() -> None:
+    world = three_hosts(profile="as measured")
+    csi = Direct(world, CSI_TOKEN, CSI_SECRET)
+    names = [f"vm-9999-{n}.raw" for n in range(6)]
     await asyncio.gather(*(csi.post(CONTENT, vmid=9999, filename=name, size="1M") for name in names))
-    # Nine allocations of 0.1 s, three at a time.
-    assert world.clock.monotonic() == pytest.approx(0.3)
+    assert world.clock.monotonic() == pytest.approx(6 * 0.035)
+
+
+async def test_a_storage_lock_held_for_long_is_named_after_ten_seconds(world: World, csi: Direct) -> None:
+    world.storages.locked |= {"local", "ceph"}
+    local = await csi.post(CONTENT, vmid=9999, filename="vm-9999-a.raw", size="1M")
+    assert local.reason == "can't lock file '/var/lock/pve-manager/pve-storage-local' - got timeout"
+    shared = await csi.post("/nodes/pve1/storage/ceph/content", vmid=9999, filename="vm-9999-a", size="1M")
+    assert shared.reason == "cfs-lock 'storage-ceph' error: got lock request timeout"
+    assert world.clock.monotonic() == pytest.approx(20)
 
 
 async def test_of_parallel_allocations_of_one_name_one_wins(csi: Direct) -> None:
