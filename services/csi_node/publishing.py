@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appkit.errors import AlreadyExists, FailedPrecondition, Unavailable
 from appkit.logs import get_logger
-from csi_node.host.devices import Devices
+from csi_node.host.devices import Device, Devices
 from csi_node.host.kernel import DeviceNumber, Kernel
 from csi_node.host.mounts import Mount, Mounts, check_mount_point, real_path
 from csi_node.host.sysfs import Sysfs
@@ -89,6 +89,8 @@ class Publishing:
 
     async def _publish_block(self, wanted: Publish) -> None:
         device = await self._devices.wait_for(wanted.wwn)
+        if wanted.exclusive:
+            await self._check_exclusive_block(wanted, device)
         present = self._mounts.find(wanted.target_path)
         if present is not None:
             number = await self._kernel.block_device_number(wanted.target_path)
@@ -161,6 +163,22 @@ class Publishing:
             for mount in self._mounts.of_device(staged.number)
             if mount.path not in mine and not mount.path.is_relative_to(self._kubelet_dir / "plugins")
         ]
+        self._refuse_others(wanted, others)
+
+    async def _check_exclusive_block(self, wanted: Publish, device: Device) -> None:
+        """The same for a disk itself. For each target, kubelet binds the node once more to its own map of the Pod."""
+        target = real_path(wanted.target_path)
+        plugins = self._kubelet_dir / "plugins"
+        others = [
+            str(mount.path)
+            for mount in await self._mounts.of_node(device.node, device.disk.number)
+            if mount.path != target
+            and not (mount.path.is_relative_to(plugins) and mount.path.parts[-2:] == ("dev", target.name))
+        ]
+        self._refuse_others(wanted, others)
+
+    @staticmethod
+    def _refuse_others(wanted: Publish, others: list[str]) -> None:
         if others:
             raise FailedPrecondition(
                 f"volume {wanted.volume_id} is for one Pod at a time, and is published at {', '.join(others)}"

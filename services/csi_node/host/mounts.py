@@ -121,6 +121,14 @@ class Mounts:
         """Every mount of the filesystem on this device."""
         return [mount for mount in self.all() if mount.number == number]
 
+    async def of_node(self, node: Path, number: DeviceNumber) -> list[Mount]:
+        """Every place where this device node itself is bound, as raw block volumes are; not the filesystem on it.
+
+        By name first, since a stat of every mount would hang on a dead one; then by number, since names are given anew.
+        """
+        named = [mount for mount in self.all() if mount.root.rpartition("/")[2] == node.name]
+        return [mount for mount in named if await self._kernel.block_device_number(mount.path) == number]
+
     async def mount(self, device: Path, path: Path, fs_type: str, options: Sequence[str]) -> Mount:
         """Mount a filesystem and answer the mount as the kernel shows it."""
         await self._run(["mount", "-t", fs_type, *_options(options), str(device), str(path)])

@@ -167,6 +167,27 @@ async def test_block_volume(machine: FakeMachine) -> None:
     assert not target.exists()
 
 
+async def test_exclusive_block_volume_is_refused_to_a_second_pod(machine: FakeMachine) -> None:
+    """Found by csi-sanity with block volumes."""
+    volume, other = machine.volume("pvc-1"), machine.volume("pvc-2")
+    machine.plug(volume, "sdb")
+    machine.plug(other, "sdc")
+    mode = "SINGLE_NODE_SINGLE_WRITER"
+    target = await machine.publish(volume, block=True, mode=mode)
+    await machine.publish(other, "pod-2", block=True, mode=mode)
+    await machine.publish(volume, block=True, mode=mode)  # the same Pod again
+    with pytest.raises(FailedPrecondition, match=f"for one Pod at a time, and is published at {target}"):
+        await machine.publish(volume, "pod-2", block=True, mode=mode)
+    # kubelet's own map of the Pod is not another use.
+    table = machine.root / "state" / "mountinfo"
+    bound = next(line for line in table.read_text().splitlines() if f" {target} " in line)
+    map_path = machine.root / "kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/dev" / target.name
+    table.write_text(
+        table.read_text() + bound.replace(str(target), str(map_path)).replace(bound.split()[0], "99", 1) + "\n"
+    )
+    await machine.publish(volume, block=True, mode=mode)
+
+
 async def test_filesystem_that_shut_down_is_not_given_to_a_pod(machine: FakeMachine) -> None:
     volume = machine.volume("pvc-1")
     machine.plug(volume, "sdb")
