@@ -54,7 +54,7 @@ def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
     if call.world.ha.is_managed(vm.vmid):
         entry["hastate"] = call.world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")
     # Out of the configuration itself, so these never lag.
-    entry |= {key: vm.conf[key] for key in ("tags", "lock") if vm.conf.get(key)}
+    entry |= {key: vm.file[0][key] for key in ("tags", "lock") if vm.file[0].get(key)}
     if heard["status"] == "unknown":
         return entry
     entry |= {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Proxmox VE asks QEMU once a second whether a device has gone.
 SCSI_POLLS = 1
 PCI_STUCK_POLLS = 6
-CONTROLLER_STUCK_POLLS = 17
+CONTROLLER_STUCK_POLLS = 16
 # Of a SCSI disk's serial number, by QEMU.
 MAX_SERIAL_CHARS = 36
 DEFAULT_HOTPLUG = frozenset(["disk", "network", "usb"])
@@ -69,6 +69,8 @@ async def plug(world: "World", vm: Vm, key: str, drive: Drive) -> None:
         cause = f"attempt to add duplicate property 'throttle-drive-{key}' to object (type 'container')"
         raise die(f"VM {vm.vmid} qmp command 'object-add' failed - {cause}")
     await world.clock.sleep(world.profile.plug_s)
+    if _is_single(vm, key):
+        await world.clock.sleep(world.profile.plug_controller_s)
     if len(unquote(drive.options.get("serial", ""))) > MAX_SERIAL_CHARS:
         # QEMU refuses the device, nobody looks, and what was prepared for it stays: success without a disk.
         vm.poisoned_slots.add(key)

@@ -95,6 +95,7 @@ async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) 
 
     say(f"starting migration of VM {vm.vmid} to node '{target}' ({target_ip})")
     vm.conf["lock"] = "migrate"
+    save(world, vm)
     try:
         local = _local_disks(call, vm)
         for _, volid, _ in local:

@@ -141,6 +141,11 @@ class Vm:
         return dict(self.conf), dict(self.pending), dict(self.pending_delete)
 
     @property
+    def file(self) -> tuple[dict[str, str], dict[str, str], dict[str, bool]]:
+        """(current, pending, pending deletes) as others read them: what was saved last, not what a writer has in hand."""
+        return self.stored or (self.conf, self.pending, self.pending_delete)
+
+    @property
     def running(self) -> bool:
         """Whether a QEMU process exists (a paused guest runs)."""
         return self.power == "running"
@@ -152,16 +157,15 @@ class Vm:
 
     def serialized(self) -> str:
         """The configuration file's text, pending and snapshot sections included."""
-        lines = [f"{key}: {value}" for key, value in sorted(self.conf.items())]
+        conf, pending, deletes = self.file
+        lines = [f"{key}: {value}" for key, value in sorted(conf.items())]
         if self.parent:
             lines.append(f"parent: {self.parent}")
-        if self.pending or self.pending_delete:
+        if pending or deletes:
             lines.append("[PENDING]")
-            if self.pending_delete:
-                lines.append(
-                    "delete: " + ",".join(("!" if f else "") + k for k, f in sorted(self.pending_delete.items()))
-                )
-            lines.extend(f"{key}: {value}" for key, value in sorted(self.pending.items()))
+            if deletes:
+                lines.append("delete: " + ",".join(("!" if f else "") + k for k, f in sorted(deletes.items())))
+            lines.extend(f"{key}: {value}" for key, value in sorted(pending.items()))
         for name, snapshot in sorted(self.snapshots.items()):
             lines.append(f"[{name}]")
             lines.extend(f"{key}: {value}" for key, value in sorted(snapshot.conf.items()))

@@ -104,11 +104,12 @@ def typed(key: str, value: str) -> Any:
 
 def shown(vm: Vm, *, current: bool) -> dict[str, Any]:
     """GET config: with pending changes merged in, or (`current`) as it runs."""
-    conf = dict(vm.conf)
+    saved, pending, deletes = vm.file
+    conf = dict(saved)
     if not current:
-        for key in vm.pending_delete:
+        for key in deletes:
             conf.pop(key, None)
-        conf |= vm.pending
+        conf |= pending
     result: dict[str, Any] = {key: typed(key, value) for key, value in conf.items()}
     if vm.parent:
         result["parent"] = vm.parent
@@ -117,21 +118,22 @@ def shown(vm: Vm, *, current: bool) -> dict[str, Any]:
 
 def shown_pending(vm: Vm) -> list[dict[str, Any]]:
     """GET pending: {key, value?, pending?, delete?}; delete 2 is a forced one."""
+    conf, pending, deletes = vm.file
     items: list[dict[str, Any]] = [{"key": "digest", "value": vm.digest}]
     if vm.parent:
         items.append({"key": "parent", "value": vm.parent})
-    for key, value in vm.conf.items():
+    for key, value in conf.items():
         item: dict[str, Any] = {"key": key, "value": typed(key, value)}
-        if key in vm.pending:
-            item["pending"] = typed(key, vm.pending[key])
-        if key in vm.pending_delete:
-            item["delete"] = 2 if vm.pending_delete[key] else 1
+        if key in pending:
+            item["pending"] = typed(key, pending[key])
+        if key in deletes:
+            item["delete"] = 2 if deletes[key] else 1
         items.append(item)
-    items.extend({"key": k, "pending": typed(k, v)} for k, v in vm.pending.items() if k not in vm.conf)
+    items.extend({"key": k, "pending": typed(k, v)} for k, v in pending.items() if k not in conf)
     items.extend(
         {"key": k, "delete": 2 if forced else 1}
-        for k, forced in vm.pending_delete.items()
-        if k not in vm.conf and k not in vm.pending
+        for k, forced in deletes.items()
+        if k not in conf and k not in pending
     )
     return items
 

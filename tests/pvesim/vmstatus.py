@@ -40,12 +40,12 @@ def boot_disk_bytes(vm: Vm) -> int:
 
 def vm_summary(world: "World", vm: Vm) -> dict[str, Any]:
     """Keys as /nodes/{node}/qemu shows them."""
-    running = vm.running
+    running, conf = vm.running, vm.file[0]
     uptime = int(world.clock.monotonic() - vm.started_at) if running else 0
     summary: dict[str, Any] = {
         "vmid": vm.vmid,
         "status": "running" if running else "stopped",
-        "name": vm.conf.get("name", f"VM {vm.vmid}"),
+        "name": conf.get("name", f"VM {vm.vmid}"),
         "cpus": cpus(vm),
         "cpu": 0.01 if uptime else 0,
         "maxmem": memory_mib(vm) << 20,
@@ -57,14 +57,14 @@ def vm_summary(world: "World", vm: Vm) -> dict[str, Any]:
         "netout": 0,
         "uptime": uptime,
     }
-    if vm.conf.get("tags"):
-        summary["tags"] = vm.conf["tags"]
+    if conf.get("tags"):
+        summary["tags"] = conf["tags"]
     if vm.is_template:
         summary["template"] = 1
-    if any(key.startswith("serial") for key in vm.conf):
+    if any(key.startswith("serial") for key in conf):
         summary["serial"] = 1
-    if "lock" in vm.conf:
-        summary["lock"] = vm.conf["lock"]
+    if "lock" in conf:
+        summary["lock"] = conf["lock"]
     if running:
         summary["pid"] = vm.qemu_pid
         pressures = ("cpusome", "cpufull", "iosome", "iofull", "memorysome", "memoryfull")
