@@ -81,15 +81,16 @@ class Acts:
             return
         draw = random.Random(op.x)  # noqa: S311
         kind = draw.choice(STORAGES)
-        # Now and then the scheduler is not asked, and the driver chooses the host.
-        zone = "" if draw.random() < 0.15 else HOSTS[op.host]
+        # Now and then the scheduler is not asked, and the driver chooses the host, out of a list or freely.
+        lot, first = draw.random(), op.host
+        zones = (HOSTS[first:] + HOSTS[:first])[: 1 if lot > 0.25 else 3 if lot > 0.1 else 0]
         size_bytes = draw.choice((GIB, 2 * GIB, 3 * GIB, GIB + 5 * MIB + 1, 700 * MIB))
         claim = Claim(
             slot=op.slot,
             name=f"pvc-{op.number:04d}-{op.slot}",
             storage=kind.name,
             shared=kind.shared,
-            zone=zone,
+            zones=zones,
             size_bytes=size_bytes,
             limit_bytes=0 if draw.random() < 0.8 else size_bytes + 64 * MIB,
             image_format=draw.choice(kind.formats),

@@ -1,7 +1,7 @@
 """Everybody else on the cluster: admins with root's token, guests, the cluster's own machinery, the cloud's kubelets.
 
-Each act runs beside the programs and may fail, which is its own business. What it does to volumes or disks is entered in
-the ledger, so that nobody blames the driver for it.
+Each act runs beside the programs and may fail, which is its own business. What it does to volumes or disks is entered
+in the ledger, so that nobody blames the driver for it.
 """
 
 import asyncio
@@ -293,11 +293,15 @@ class Admin:
         """Take away what others attached or kept of our volumes."""
         wanted = {(vmid, claim.volid) for claim in self._ledger.claims for vmid in claim.attachments}
         for vmid in sorted(self._world.vms):
-            vm = self._world.vms[vmid]
+            vm = self._world.vms.get(vmid)
+            if vm is None:
+                continue
             keys = {
                 key
                 for where, key, volid in ours_in(vm)
-                if where == "unused" or (where in ("config", "pending") and (vmid, volid) not in wanted)
+                if where == "unused"
+                or (where == "pending" and (vmid, volid) not in wanted)
+                or (where == "config" and ((vmid, volid) not in wanted or "wwn=" not in vm.conf[key]))
             }
             for key in sorted(keys):
                 await self._root.put(f"/nodes/{vm.node}/qemu/{vmid}/config", delete=key)

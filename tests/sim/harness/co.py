@@ -174,8 +174,8 @@ class Orchestrator:
             },
             capacity_range=csi_pb2.CapacityRange(required_bytes=claim.size_bytes, limit_bytes=claim.limit_bytes),
         )
-        if claim.zone:
-            segment = {"topology.kubernetes.io/region": REGION, "topology.kubernetes.io/zone": claim.zone}
+        for zone in claim.zones:
+            segment = {"topology.kubernetes.io/region": REGION, "topology.kubernetes.io/zone": zone}
             for where in ("requisite", "preferred"):
                 getattr(request.accessibility_requirements, where).append(csi_pb2.Topology(segments=segment))
         claim.begun = claim.unclear = True

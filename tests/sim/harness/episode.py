@@ -1,12 +1,14 @@
 """One episode: a world, both programs, a list of operations, and the end at which everything must be gone.
 
-After each operation and each call the invariants are checked; the first that is broken ends the episode. Then all faults
-end, others put right what they did, and every claim is deleted: whatever is left after that is a broken promise, too.
+After each operation the invariants are checked, each success is judged as it is said; the first that is broken ends the
+episode. Then all faults end, others put right what they did, and every claim is deleted: whatever is left after that is
+a broken promise, too.
 """
 
+import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.kubesim import Cluster
@@ -20,10 +22,9 @@ from tests.sim.harness.programs import CloudManager, Controller, Plant
 from tests.sim.harness.stage import VMIDS, kube_node, new_world
 from tests.sim.harness.virtual import Standstill, VirtualClock, VirtualLoop
 
-import asyncio
-
 # Every claim must be gone this long after the last fault: the slots' rests, the longest back-off and time-outs in it.
 _CONVERGE_S = 1800.0
+_SETTLE_S = 900.0
 
 
 @dataclass
@@ -117,17 +118,43 @@ class _Episode:
         for vmid in VMIDS:
             self._admin.create(vmid)
         self._co.longest_wait_s = 10.0
+        if not await self._until_nothing(self._undone, _SETTLE_S, "is still not done"):
+            return
         for claim in self.ledger.claims:
             if claim.phase != "gone":
                 self._co.delete(claim)
-        end = self._loop.time() + _CONVERGE_S
+        await self._until_nothing(self._left, _CONVERGE_S, "is still there")
+
+    async def _until_nothing(self, left: Callable[[], list[str]], longest_s: float, complaint: str) -> bool:
+        """Go on until `left` is empty; False when that took too long, or something else broke."""
+        end = self._loop.time() + longest_s
         while self._loop.time() < end:
             await self._admin.tidy()
             await self._step(10.0)
-            if self.ledger.problems or not self._left():
-                return
-        for text in self._left():
-            self.ledger.break_off(f"{_CONVERGE_S:.0f} s after the last fault: {text}")
+            if self.ledger.problems:
+                return False
+            if not left():
+                return True
+        for text in left():
+            self.ledger.break_off(f"{longest_s:.0f} s after the last fault {complaint}: {text}")
+        return False
+
+    def _undone(self) -> list[str]:
+        """What claims want and can have, and have not got."""
+        undone = []
+        for claim in self.ledger.claims:
+            if claim.phase == "gone":
+                continue
+            if claim.phase == "new" and claim.unclear:
+                undone.append(f"creation of {claim.name}: {claim.last_error}")
+            for attachment in claim.attachments.values():
+                vm = self._world.vms.get(attachment.vmid)
+                reachable = vm is not None and claim.key[1] in ("", vm.node) and len(claim.attachments) == 1
+                if reachable and attachment.wanted and not attachment.published:
+                    undone.append(f"attaching {claim.name} to {attachment.vmid}: {claim.last_error}")
+                if attachment.live and claim.wanted and claim.grow_to_bytes > claim.held_bytes:
+                    undone.append(f"growing {claim.name} to {claim.grow_to_bytes}: {claim.last_error}")
+        return undone
 
     def _left(self) -> list[str]:
         left = [

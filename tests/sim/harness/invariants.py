@@ -97,8 +97,11 @@ def _check_volumes(world: World, ledger: Ledger) -> None:
 
 
 def _check_foreign(world: World, ledger: Ledger) -> None:
-    for (vmid, key), volid in ledger.foreign.items():
-        vm = world.vms[vmid]
+    for (vmid, key), volid in list(ledger.foreign.items()):
+        vm = world.vms.get(vmid)
+        if vm is None:
+            del ledger.foreign[vmid, key]  # destroyed with its owner
+            continue
         in_guest = not vm.running or (key in vm.plugged and vm.plugged[key].volid == volid)
         exists = find_volume(world, key_on(world, volid, vm.node)) is not None
         if file_of(vm.conf.get(key, "")) != volid or not in_guest or not exists:

@@ -25,12 +25,12 @@ def created(world: World, ledger: Ledger, claim: Claim, reply: csi_pb2.CreateVol
         return ledger.break_off(f"CreateVolume of {claim.name} answered OK, but {key} does not exist")
     if claim.volume is not None and volume is not claim.volume:
         return ledger.break_off(f"CreateVolume of {claim.name} answered {key}, another volume than {claim.key} before")
-    if claim.zone and not claim.shared and handle.zone != claim.zone:
-        return ledger.break_off(f"CreateVolume of {claim.name} answered a volume on {handle.zone}, not {claim.zone}")
+    if claim.zones and not claim.shared and handle.zone not in claim.zones:
+        return ledger.break_off(f"CreateVolume of {claim.name} answered a volume on {handle.zone}, not {claim.zones}")
     said_bytes = reply.volume.capacity_bytes
     if volume.size_bytes < max(said_bytes, claim.size_bytes):
         return ledger.break_off(
-            f"CreateVolume of {claim.name}: {volume.size_bytes} bytes exist, {said_bytes} said, {claim.size_bytes} asked"
+            f"CreateVolume of {claim.name}: {volume.size_bytes} bytes exist, {said_bytes} said, {claim.size_bytes} due"
         )
     if claim.limit_bytes and said_bytes > claim.limit_bytes:
         return ledger.break_off(f"CreateVolume of {claim.name}: {said_bytes} bytes are over {claim.limit_bytes}")

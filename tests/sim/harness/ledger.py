@@ -38,7 +38,8 @@ class Claim:
     name: str
     storage: str
     shared: bool
-    zone: str
+    zones: tuple[str, ...]
+    """The topology asked for: one host as a rule, all for immediate binding, () for none."""
     size_bytes: int
     limit_bytes: int
     image_format: str

@@ -17,7 +17,7 @@ WEIGHTS: tuple[tuple[str, float], ...] = (
     ("attach-rudely", 1.5), ("delete-rudely", 1), ("repeat", 4), ("give-up", 3), ("wait", 6),
     ("kill-controller", 2), ("kill-manager", 0.5), ("fault", 12), ("kube-fault", 0.5), ("kube-watches", 0.5),
     ("darken", 0.6), ("lighten", 3.0), ("no-quorum", 0.3), ("quorum", 1.0), ("take-right", 0.25), ("hide-vm", 0.4),
-    ("give-rights", 2.0), ("lock-storage", 0.4), ("unlock-storage", 1.6),
+    ("give-rights", 4.0), ("lock-storage", 0.4), ("unlock-storage", 1.6),
     ("stop", 0.7), ("start", 2.0), ("pause", 0.7), ("resume", 1.4), ("destroy", 0.4), ("recreate", 1.2),
     ("migrate", 1.5), ("fail-over", 0.5), ("add-disk", 4), ("remove-disk", 2), ("race", 2),
     ("attach-by-hand", 0.5), ("detach-by-hand", 0.4), ("snapshot", 0.6), ("delete-snapshot", 1.0),

@@ -5,14 +5,13 @@ unplugging needs the guest.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from csi_controller.settings import ControllerSettings
-from csi_controller.settings import Loaded as ControllerLoaded
 from ccm.settings import CcmSettings
 from ccm.settings import Loaded as CcmLoaded
-from pathlib import Path
-
+from csi_controller.settings import ControllerSettings
+from csi_controller.settings import Loaded as ControllerLoaded
 from kubekit.nodes import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
 from pvekit.settings import CloudConfig
 from tests.pvesim.world import World

@@ -7,6 +7,7 @@ that a process can be killed at any moment with all it was doing. Must not know 
 
 import asyncio
 import selectors
+import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -79,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumping = _NoWaiting()
         super().__init__(self._jumping)
         self.faults: list[str] = []
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]
         self.set_exception_handler(self._keep_fault)
 
     def time(self) -> float:
@@ -105,7 +106,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _keep_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        self.faults.append(f"{context['message']}: {error!r}" if error is not None else str(context["message"]))
+        where = traceback.format_tb(error.__traceback__)[-3:] if error is not None else []
+        self.faults.append(
+            f"{context['message']}: {error!r} {''.join(where)}" if error is not None else str(context["message"])
+        )
 
     def finish(self) -> None:
         """End what is left and close."""
