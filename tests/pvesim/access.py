@@ -11,7 +11,7 @@ from tests.pvesim.privileges import ALL_PRIVILEGES, BUILTIN_ROLES
 
 @dataclass
 class User:
-    """`name@realm`; `password` None cannot log in."""
+    """`name@realm`; `password` None cannot log in. `tfa` is the code of a second factor, "" without one."""
 
     userid: str
     password: str | None = None
@@ -19,6 +19,7 @@ class User:
     expire: int = 0
     comment: str = ""
     email: str = ""
+    tfa: str = ""
     groups: set[str] = field(default_factory=set)
 
 

@@ -30,16 +30,24 @@ _CAPABILITIES = (
 
 
 async def login(call: Call) -> Any:
-    """A ticket for a user and its password; 401 for anything else."""
+    """A ticket for a user and its password, or for a ticket that is still good; 401 for anything else.
+
+    Where a second factor is due, the right password only earns a challenge (`NeedTFA`), not recorded.
+    """
     world = call.world
+    now = world.clock.time()
     userid = call.params["username"]
-    user = world.access.find_user(userid, world.clock.time())
-    password = call.params["password"]
-    by_ticket = world.authenticator.ticket_user(password, world.clock.time()) == userid
-    if user is None or not (by_ticket or (user.password is not None and user.password == password)):
+    if "realm" in call.params:
+        userid = f"{userid}@{call.params['realm']}"
+    user = world.access.find_user(userid, now)
+    if user is None or not _proves(call, user, now):
         raise ApiError(401, refuse("authentication failure").message)
     nonce = f"{world.rng.getrandbits(128):032x}"
-    ticket, csrf = world.authenticator.issue_ticket(userid, world.clock.time(), nonce)
+    renewed = world.authenticator.ticket_user(call.params["password"], now) == userid
+    if user.tfa and not renewed and "tfa-challenge" not in call.params:
+        challenge = world.authenticator.issue_challenge(userid, now, nonce)
+        return {"username": userid, "ticket": challenge, "CSRFPreventionToken": f"{now:08X}:{nonce}", "NeedTFA": 1}
+    ticket, csrf = world.authenticator.issue_ticket(userid, now, nonce)
     who = Identity(userid)
     cap: dict[str, Any] = {}
     for section, path, pattern in _CAPABILITIES:
@@ -49,6 +57,18 @@ async def login(call: Call) -> Any:
     if world.cluster_name and world.access.has(who, "/", "Sys.Audit"):
         answer["clustername"] = world.cluster_name
     return answer
+
+
+def _proves(call: Call, user: User, now: int) -> bool:
+    """Whether password, ticket or second factor is right."""
+    authenticator, password = call.world.authenticator, call.params["password"]
+    challenge = call.params.get("tfa-challenge")
+    if challenge is not None:
+        expected = f"totp:{user.tfa}"
+        return authenticator.challenged_user(challenge, now) == user.userid and bool(user.tfa) and password == expected
+    if authenticator.ticket_user(password, now) == user.userid:
+        return True
+    return user.password is not None and user.password == password
 
 
 async def get_ticket(call: Call) -> Any:

@@ -14,6 +14,7 @@ from tests.pvesim.requests import SimRequest
 _TOKEN_HEADER = re.compile(r"PVEAPIToken[= ](.*)", re.DOTALL)
 _TOKEN = re.compile(r"([^\s!=]+@[^\s!=]+)!([^\s!=]+)=(\S+)")
 TICKET_LIFETIME_S = 7200
+CHALLENGE_LIFETIME_S = 300
 
 
 def refuse(reason: str) -> ApiError:
@@ -28,6 +29,8 @@ class Authenticator:
         self._access = access
         # ticket -> (user, issued at, CSRF prevention token)
         self._tickets: dict[str, tuple[str, int, str]] = {}
+        # Ticket that only says that the password was right -> (user, issued at).
+        self._challenges: dict[str, tuple[str, int]] = {}
 
     def issue_ticket(self, userid: str, now: int, nonce: str) -> tuple[str, str]:
         """(ticket, CSRF prevention token) for a user whose password was right."""
@@ -35,6 +38,19 @@ class Authenticator:
         csrf = f"{now:08X}:{nonce[::-1]}"
         self._tickets[ticket] = (userid, now, csrf)
         return ticket, csrf
+
+    def issue_challenge(self, userid: str, now: int, nonce: str) -> str:
+        """A ticket good for nothing but for answering with the second factor."""
+        ticket = f"PVE:!tfa!%7B%22totp%22%3Atrue%7D:{now:08X}::{nonce}"
+        self._challenges[ticket] = (userid, now)
+        return ticket
+
+    def challenged_user(self, ticket: str, now: int) -> str | None:
+        """The user whose second factor that ticket waits for."""
+        found = self._challenges.get(ticket)
+        if found is None or now - found[1] > CHALLENGE_LIFETIME_S:
+            return None
+        return found[0]
 
     def ticket_user(self, ticket: str, now: int) -> str | None:
         """The user of a valid ticket."""
@@ -49,7 +65,8 @@ class Authenticator:
         if header:
             return self._by_token(header[1], now)
         ticket = _cookie(request)
-        if not ticket:
+        if not ticket or ticket in self._challenges:
+            # A password alone, where a second factor is due, is no ticket for anything.
             raise refuse("No ticket")
         found = self._tickets.get(ticket)
         user = self.ticket_user(ticket, now)

@@ -63,11 +63,8 @@ def _list_entry(storage: Storage, volume: Volume) -> dict[str, Any]:
     }  # fmt: skip
     if volume.content == "images":
         entry["vmid"] = volume.owner
-    if storage.type in ("lvm", "lvmthin"):
-        return entry | {"ctime": str(volume.ctime)}
-    if volume.content == "images" and storage.type != "rbd":
-        entry |= {"used": volume.used_bytes, "parent": volume.parent}
-    return entry | {"ctime": volume.ctime}
+    extra = plugin_of(storage).list_entry(volume.used_bytes, volume.parent, volume.ctime, volume.content)
+    return entry | extra
 
 
 def volid_of(call: Call) -> str:
@@ -95,7 +92,7 @@ async def get_volume(call: Call) -> Any:
         raise plugin.info_missing(storage, name)
     if plugin.looks_into_images:
         await call.world.clock.sleep(call.world.profile.image_info_s)
-    used = 0 if storage.type in ("lvm", "lvmthin", "rbd") else volume.used_bytes
+    used = plugin.shown_used(volume.used_bytes)
     return {"path": plugin.path(storage, name), "size": volume.size_bytes, "used": used, "format": volume.format}
 
 

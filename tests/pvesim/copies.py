@@ -140,7 +140,7 @@ async def _link(call: Call, key: str, base: Volume, vmid: int, task: Task, node:
     storages = call.world.storages
     storage = storages.get(base.storage)
     plugin = plugin_of(storage)
-    fmt = "qcow2" if "qcow2" in plugin.formats else plugin.default_format
+    fmt = "qcow2" if "qcow2" in plugin.formats_of(storage) and "/" in base.name else plugin.default_format
     task.print(f"create linked clone of drive {key} ({base.volid})")
     if not plugin.parse(storage, base.name).is_base:
         # A clone of a snapshot stands alone by name.
@@ -278,8 +278,8 @@ async def _hand_over(call: Call, vm: Vm, key: str, target: Vm, target_key: str, 
     # The name follows the new owner: whatever it was called before is lost.
     former, name = volume.name, storages.next_disk_name(storage, vm.node, target.vmid, volume.format)
     await storages.rename(volume, vm.node, name)
-    if storage.type in ("lvm", "lvmthin"):
-        task.print(f'  Renamed "{former}" to "{name}" in volume group "{storage.options.get("vgname", "pve")}"')
+    for line in plugin_of(storage).rename_lines(storage, former, name):
+        task.print(line)
     order = boot_order(vm.conf)
     if key in order:
         task.print(f"removing disk '{key}' from boot order config")

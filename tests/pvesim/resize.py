@@ -49,23 +49,16 @@ async def _resize(call: Call, task: Task) -> None:
             return
         await world.clock.sleep(world.profile.resize_s)
         storage = world.storages.get(volume.storage)
+        plugin = plugin_of(storage)
+        if (refusal := plugin.resize_refused(storage, volume.name, bool(volume.snapshots))) is not None:
+            raise refusal
         await world.storages.grow(volume, wanted)
-        for line in _log_lines(
-            storage.type, plugin_of(storage).path(storage, volume.name), wanted, volume.size_bytes, live=vm.running
-        ):
+        live = vm.running
+        for line in plugin.resize_lines(storage, volume.name, wanted, volume.size_bytes, live=live):
             task.print(line)
         # The image has grown by now; without quorum the configuration keeps the old size.
         vm.conf[key] = format_drive(drive.with_options(size=format_size(wanted)))
         save(world, vm)
-
-
-def _log_lines(kind: str, path: str, wanted: int, real: int, *, live: bool) -> list[str]:
-    if kind in ("lvm", "lvmthin"):
-        lines = [f"  Logical volume {path.removeprefix('/dev/')} successfully resized."]
-        if real != wanted:
-            lines.append(f"  Rounding up size to full physical extent {real / (1 << 30):.2f} GiB.")
-        return lines
-    return [] if live else ["Image resized."]
 
 
 ROUTES: Routes = {("PUT", "/nodes/{node}/qemu/{vmid}/resize"): resize}

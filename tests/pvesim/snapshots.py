@@ -31,7 +31,8 @@ def can_snapshot(call: Call, vm: Vm) -> bool:
         if drive.is_cdrom:
             continue
         storage, name = storages.split(drive.file)
-        if plugin_of(storage).parse(storage, name).format not in plugin_of(storage).snapshot_formats:
+        plugin = plugin_of(storage)
+        if not plugin.can_snapshot(storage, plugin.parse(storage, name).format):
             return False
     return True
 
@@ -111,8 +112,7 @@ async def _save_ram(call: Call, vm: Vm, name: str, task: Task) -> str:
     storage = world.storages.activate(target, vm.node)
     plugin = plugin_of(storage)
     size_bytes = (memory_mib(vm) * 2 + _STATE_EXTRA_MIB) << 20
-    file_name = f"vm-{vm.vmid}-state-{name}"
-    volume_name = f"{vm.vmid}/{file_name}.raw" if storage.type in ("dir", "nfs", "cifs", "cephfs") else file_name
+    volume_name = plugin.state_name(vm.vmid, name)
     volume = await world.storages.allocate(storage, vm.node, volume_name, size_bytes, "raw")
     for line in plugin.format_line(storage, volume_name, "raw", size_bytes):
         task.print(line)
@@ -132,6 +132,7 @@ async def rollback(call: Call) -> Any:
             snapshot = vm.snapshots.get(name)
             if snapshot is None:
                 raise die(f"snapshot '{name}' does not exist")
+            _check_newest(call, vm, snapshot)
             if vm.running:
                 await power_off(call, vm)
             vm.conf["lock"] = "rollback"
@@ -141,6 +142,18 @@ async def rollback(call: Call) -> Any:
             _restore(call, vm, snapshot)
 
     return call.start_task("qmrollback", str(call.vmid), work).upid
+
+
+def _check_newest(call: Call, vm: Vm, snapshot: Snapshot) -> None:
+    """Some storages go back to the newest snapshot only."""
+    storages = call.world.storages
+    for _, drive in drives_of(snapshot.conf):
+        volume = storages.find_volume(drive.file, vm.node)
+        if drive.is_cdrom or volume is None:
+            continue
+        plugin = plugin_of(storages.get(volume.storage))
+        if (refusal := plugin.rollback_refused(volume.name, snapshot.name, list(volume.snapshots))) is not None:
+            raise refusal
 
 
 def _restore(call: Call, vm: Vm, snapshot: Snapshot) -> None:

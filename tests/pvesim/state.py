@@ -142,7 +142,7 @@ class Vm:
 
     @property
     def file(self) -> tuple[dict[str, str], dict[str, str], dict[str, bool]]:
-        """(current, pending, pending deletes) as others read them: what was saved last, not what a writer has in hand."""
+        """(current, pending, pending deletes) as others read them: as saved last, not what a writer has in hand."""
         return self.stored or (self.conf, self.pending, self.pending_delete)
 
     @property

@@ -55,11 +55,7 @@ class Storages:
         """Usable and mounted."""
         storage = self.get_usable(storage_id, node)
         if storage.unmounted:
-            path = plugin_of(storage).base_path(storage)
-            raise die(
-                f"unable to activate storage '{storage_id}' - directory is expected to be a mount point but is not "
-                f"mounted: '{path}'"
-            )
+            raise plugin_of(storage).not_active(storage)
         return storage
 
     def split(self, volid: str) -> tuple[Storage, str]:
@@ -112,7 +108,7 @@ class Storages:
 
     def used_bytes(self, storage: Storage, node: str) -> int:
         """Space taken: what others use, and the volumes (files and thin volumes are sparse)."""
-        thick = storage.type == "lvm"
+        thick = plugin_of(storage).is_thick(storage)
         return storage.base_used_bytes + sum(v.size_bytes if thick else v.used_bytes for v in self.on(storage, node))
 
     def put(self, storage: Storage, node: str, name: str, size_bytes: int, fmt: str) -> Volume:
@@ -150,8 +146,8 @@ class Storages:
             raise plugin_of(storage).exists_error(storage, name)
         real_bytes = round_up(size_bytes, plugin_of(storage).size_step_bytes)
         free_bytes = storage.size_bytes - self.used_bytes(storage, node)
-        if storage.type == "lvm" and real_bytes > free_bytes:
-            raise die(f"not enough free space ({free_bytes} < {real_bytes})")
+        if plugin_of(storage).is_thick(storage) and real_bytes > free_bytes:
+            raise plugin_of(storage).no_space(storage, name, free_bytes, real_bytes)
         volume = self.put(storage, node, name, real_bytes, fmt)
         if fmt == "qcow2":
             volume.used_bytes = 196_608 + (size_bytes >> 13)
@@ -161,6 +157,8 @@ class Storages:
     async def free(self, volid: str, node: str) -> list[str]:
         """Delete; the log lines. Missing volumes fail or not by type."""
         storage, name = self.split(volid)
+        if (refusal := plugin_of(storage).free_refused()) is not None:
+            raise refusal
         await self._clock.sleep(self._profile.free_s)
         async with self._lock(storage, node):
             return await self._remove(storage, node, name)

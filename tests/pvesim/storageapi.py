@@ -9,7 +9,7 @@ from tests.pvesim.call import Call, Routes
 from tests.pvesim.clusterapi import shuffled_content
 from tests.pvesim.errors import die, param_error
 from tests.pvesim.formats import split_list
-from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS
+from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS, supported_content
 from tests.pvesim.state import Storage
 
 _SEE = ("Datastore.Audit", "Datastore.AllocateSpace")
@@ -68,7 +68,7 @@ async def create(call: Call) -> Any:
         raise die(f"create storage failed: pvesim does not simulate storage type '{kind}'")
     options: dict[str, str | int] = {k: v for k, v in call.params.items() if k not in _COMMON}
     storages.definitions[storage_id] = Storage(
-        storage_id, kind, split_list(call.params.get("content", "images,rootdir")),
+        storage_id, kind, supported_content(kind, split_list(call.params.get("content", "images,rootdir"))),
         call.flag("shared") or kind in ALWAYS_SHARED, split_list(call.params.get("nodes", "")), call.flag("disable"),
         options, size_bytes=100 << 30, base_used_bytes=0,
     )  # fmt: skip
@@ -91,7 +91,7 @@ async def update(call: Call) -> Any:
             case _:
                 storage.options.pop(key, None)
     if "content" in call.params:
-        storage.content = split_list(call.params["content"])
+        storage.content = supported_content(storage.type, split_list(call.params["content"]))
     if "nodes" in call.params:
         storage.nodes = split_list(call.params["nodes"])
     if "disable" in call.params:

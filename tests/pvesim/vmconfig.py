@@ -131,9 +131,7 @@ def shown_pending(vm: Vm) -> list[dict[str, Any]]:
         items.append(item)
     items.extend({"key": k, "pending": typed(k, v)} for k, v in pending.items() if k not in conf)
     items.extend(
-        {"key": k, "delete": 2 if forced else 1}
-        for k, forced in deletes.items()
-        if k not in conf and k not in pending
+        {"key": k, "delete": 2 if forced else 1} for k, forced in deletes.items() if k not in conf and k not in pending
     )
     return items
 

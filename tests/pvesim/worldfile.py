@@ -13,7 +13,7 @@ from tests.pvesim.clock import DEFAULT_EPOCH
 from tests.pvesim.drives import drives_of, format_drive, format_size, parse_size
 from tests.pvesim.faults import Faults
 from tests.pvesim.formats import split_list
-from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS
+from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS, supported_content
 from tests.pvesim.profile import PROFILES
 from tests.pvesim.state import GuestAgent, Node, Plugged, Storage, Vm
 from tests.pvesim.world import World
@@ -78,7 +78,7 @@ def _add_storage(world: World, storage_id: str, spec: Mapping[str, Any]) -> None
     if kind not in PLUGINS:
         raise ValueError(f"storage {storage_id}: type {kind!r} is not simulated; known are {sorted(PLUGINS)}")
     world.storages.definitions[storage_id] = Storage(
-        storage_id, kind, _as_list(options.pop("content", "images,rootdir")),
+        storage_id, kind, supported_content(kind, _as_list(options.pop("content", "images,rootdir"))),
         bool(options.pop("shared", False)) or kind in ALWAYS_SHARED, _as_list(options.pop("nodes", "")),
         bool(options.pop("disable", False)), size_bytes=parse_size(str(options.pop("size", "100G"))),
         base_used_bytes=parse_size(str(options.pop("used", "0"))), unmounted=bool(options.pop("unmounted", False)),
@@ -98,6 +98,7 @@ def _add_access(world: World, raw: Mapping[str, Any]) -> None:
             userid, spec.get("password"), enabled=spec.get("enabled", True), groups=set(spec.get("groups", []))
         )
         access.users[userid].email = spec.get("email", "")
+        access.users[userid].tfa = str(spec.get("tfa", ""))
     for role, privileges in raw.get("roles", {}).items():
         access.custom_roles[role] = set(_as_list(privileges))
     for full_id, spec in raw.get("tokens", {}).items():

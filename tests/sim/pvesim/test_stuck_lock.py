@@ -80,8 +80,8 @@ async def test_a_killed_create_leaves_a_lock_that_no_token_can_undo(cluster: Mea
     cluster.world.storages.get("local").options["bwlimit"] = "clone=1024"
     made = await cluster.root.post("/nodes/pve1/qemu", vmid=900, scsi0=f"local:0,import-from={source}")
     task = cluster.world.tasks.by_upid[made.data]
-    while not any(line.startswith("transferred") for line in task.log):
-        await asyncio.sleep(1)
+    await asyncio.sleep(5)
+    assert any(line.startswith("transferred") for line in task.log)
     await cluster.world.tasks.kill(task, hard=True)
     assert task.exitstatus == "unexpected status"
     assert set((await cluster.csi.get("/nodes/pve1/qemu/900/config")).data) == {"lock", "digest"}
