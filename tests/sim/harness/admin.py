@@ -291,20 +291,24 @@ class Admin:
 
     async def tidy(self) -> None:
         """Take away what others attached or kept of our volumes."""
-        wanted = {(vmid, claim.volid) for claim in self._ledger.claims for vmid in claim.attachments}
         for vmid in sorted(self._world.vms):
-            vm = self._world.vms.get(vmid)
-            if vm is None:
-                continue
-            keys = {
-                key
-                for where, key, volid in ours_in(vm)
-                if where == "unused"
-                or (where == "pending" and (vmid, volid) not in wanted)
-                or (where == "config" and ((vmid, volid) not in wanted or "wwn=" not in vm.conf[key]))
-            }
-            for key in sorted(keys):
-                await self._root.put(f"/nodes/{vm.node}/qemu/{vmid}/config", delete=key)
+            for _ in range(40):
+                vm = self._world.vms.get(vmid)
+                key = self._find_litter(vm) if vm is not None else None
+                if vm is None or key is None:
+                    break
+                path = f"/nodes/{vm.node}/qemu/{vmid}/config"
+                if (await self._root.put(path, delete=key, digest=vm.digest)).status != 200:
+                    break
+
+    def _find_litter(self, vm: Vm) -> str | None:
+        """A key with a volume of ours that nobody wants there, or that somebody attached by hand."""
+        wanted = {claim.volid for claim in self._ledger.claims if vm.vmid in claim.attachments}
+        for where, key, volid in ours_in(vm):
+            by_hand = where == "config" and "wwn=" not in vm.conf[key]
+            if where == "unused" or (where in ("config", "pending") and (volid not in wanted or by_hand)):
+                return key
+        return None
 
     async def aclose(self) -> None:
         for task in self._busy:

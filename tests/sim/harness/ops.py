@@ -16,13 +16,13 @@ WEIGHTS: tuple[tuple[str, float], ...] = (
     ("create", 10), ("attach", 20), ("detach", 7), ("move", 8), ("grow", 4), ("delete", 3),
     ("attach-rudely", 1.5), ("delete-rudely", 1), ("repeat", 4), ("give-up", 3), ("wait", 6),
     ("kill-controller", 2), ("kill-manager", 0.5), ("fault", 12), ("kube-fault", 0.5), ("kube-watches", 0.5),
-    ("darken", 0.6), ("lighten", 3.0), ("no-quorum", 0.3), ("quorum", 1.0), ("take-right", 0.25), ("hide-vm", 0.4),
-    ("give-rights", 4.0), ("lock-storage", 0.4), ("unlock-storage", 1.6),
+    ("darken", 0.6), ("lighten", 5.0), ("no-quorum", 0.3), ("quorum", 4.0), ("take-right", 0.25), ("hide-vm", 0.4),
+    ("give-rights", 6.0), ("lock-storage", 0.4), ("unlock-storage", 3.0),
     ("stop", 0.7), ("start", 2.0), ("pause", 0.7), ("resume", 1.4), ("destroy", 0.4), ("recreate", 1.2),
     ("migrate", 1.5), ("fail-over", 0.5), ("add-disk", 4), ("remove-disk", 2), ("race", 2),
     ("attach-by-hand", 0.5), ("detach-by-hand", 0.4), ("snapshot", 0.6), ("delete-snapshot", 1.0),
     ("roll-back", 0.2), ("backup", 0.8), ("hold-config", 0.6), ("describe", 2), ("hotplug-off", 0.3),
-    ("hotplug-on", 0.9), ("tidy", 0.6),
+    ("hotplug-on", 0.9), ("tidy", 1.0),
 )  # fmt: skip
 
 

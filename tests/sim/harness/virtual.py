@@ -106,10 +106,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _keep_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        where = traceback.format_tb(error.__traceback__)[-3:] if error is not None else []
-        self.faults.append(
-            f"{context['message']}: {error!r} {''.join(where)}" if error is not None else str(context["message"])
-        )
+        text = str(context["message"])
+        if error is not None:
+            text += f": {error!r} {''.join(traceback.format_tb(error.__traceback__)[-3:])}"
+        self.faults.append(text)
 
     def finish(self) -> None:
         """End what is left and close."""
