@@ -9,11 +9,12 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 ARGS ?=
+FOCUS ?=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint verify demo demo-stop test-host test-chart test-guest test-image test-kube test-e2e simulate bench \
-        docs generate requirements format clean
+.PHONY: help setup test lint verify demo demo-stop kube test-host test-chart test-guest test-image test-kube test-e2e \
+        simulate bench docs generate requirements format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -59,11 +60,14 @@ test-guest: setup ## hot-plug inside a real Linux guest (qemu)
 test-image: setup ## the images, built and run
 	$(call suite,image)
 
-test-kube: setup ## real kube-apiserver, sidecars and csi-sanity
-	$(call suite,kube)
+kube: setup ## a real control plane, kubelet and sidecars with our services, until Ctrl-C (root, Go)
+	@$(PY) -m tests.kube
 
-test-e2e: setup ## the Kubernetes External Storage suite
-	$(call suite,e2e)
+test-kube: setup ## our services under that control plane, and csi-sanity (root, Go)
+	@$(PY) -m tests.kube.prepare $@ csi-sanity && $(PY) -m pytest tests/kube $(ARGS)
+
+test-e2e: setup ## Kubernetes' External Storage suite there       FOCUS="volume-expand" for some of it
+	@$(PY) -m tests.kube.prepare $@ e2e.test && FOCUS='$(FOCUS)' $(PY) -m pytest tests/e2e $(ARGS)
 
 simulate: setup ## the long simulation: SEED=1 OPS=20000
 	@if [ -f tests/sim/harness/__main__.py ]; then \

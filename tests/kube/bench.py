@@ -122,7 +122,9 @@ class Bench:
             self.api.close()
         self.proxmox.close()
         self._registry.close()
-        return self.claimed.release()
+        left = self.claimed.release()
+        self.programs.reap()
+        return left
 
     def save_logs(self, target: Path) -> None:
         """Copies the logs to where they outlive the bench."""

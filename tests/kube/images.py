@@ -7,6 +7,7 @@ included. Must not need a network.
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-APPLETS = (
-    "sh cat cp cut date dd df du echo env expr false find grep head hostname id ln ls md5sum mkdir mknod mktemp mount "
-    "mv nslookup od ping printf ps pwd rm rmdir sed seq sha256sum sleep sort stat stty sync tail tar test touch tr "
-    "true tty umount uname uniq wc wget which xargs yes"
-).split()
 PAUSE = ["/bin/busybox", "tail", "-f", "/dev/null"]
 """The program that holds a Pod's namespaces need only wait."""
 
@@ -38,9 +34,9 @@ class Image:
 
 def build_images(busybox: Path, agnhost: Path) -> dict[str, Image]:
     """By the last part of their names. `busybox` must be linked statically."""
-    shell: dict[str, bytes | str] = {"bin/busybox": busybox.read_bytes()} | {
-        f"bin/{name}": "/bin/busybox" for name in APPLETS
-    }
+    applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
+    links = {f"bin/{name}": "/bin/busybox" for name in applets if name != "busybox"}
+    shell: dict[str, bytes | str] = {"bin/busybox": busybox.read_bytes()} | links
     small = build_image(shell, [])
     return {
         "busybox": small,

@@ -24,7 +24,9 @@ KEPT_NUMBER = 0
 """That of `make kube`, of which there is one; test runs take the next free numbers."""
 NUMBERS = range(8)
 CGROUPS = Path("/sys/fs/cgroup")
-PATIENCE_S = 15.0
+PATIENCE_S = 2.0
+"""How long programs may take to end by themselves: nothing of theirs is kept."""
+TAKE_OVER_S = 60.0
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -144,7 +146,7 @@ class Place:
         deadline = time.monotonic() + PATIENCE_S
         while set(leftovers.processes(self.folder)) - self._shims() and time.monotonic() < deadline:
             threading.Event().wait(0.05)
-        while (pids := {*leftovers.processes(self.folder), *self.containers()}) and time.monotonic() < deadline + 5:
+        while (pids := {*leftovers.processes(self.folder), *self.containers()}) and time.monotonic() < deadline + 10:
             _signal(pids, signal.SIGKILL)
             threading.Event().wait(0.05)
 
@@ -235,7 +237,7 @@ def _end_owner(place: Place) -> None:
         owner = 0
     if owner:
         _signal({owner}, signal.SIGTERM)
-    deadline = time.monotonic() + 4 * PATIENCE_S
+    deadline = time.monotonic() + TAKE_OVER_S
     while _owner_is_alive(place) and time.monotonic() < deadline:
         threading.Event().wait(0.1)
     place.remove()

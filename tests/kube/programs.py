@@ -106,6 +106,11 @@ class Programs:
         self._closing.set()
         self._watcher.join()
 
+    def reap(self) -> None:
+        """Waits for processes that somebody else has ended."""
+        for program in self._programs.values():
+            program.process.wait(10)
+
     def check(self) -> None:
         """Raises BenchError for a program that has ended and is not restarted."""
         for program in self._programs.values():

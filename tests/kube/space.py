@@ -3,6 +3,7 @@
 Must not decide what is right; `check_clean` alone judges, at a test's end.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,13 +21,16 @@ VOLUMES = "/api/v1/persistentvolumes"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 ACCOUNTS = ("system:serviceaccount:csi-proxmox:", "system:serviceaccount:kube-system:proxmox-")
 
+_numbers = itertools.count(1)
+
 
 class Space:
     """A namespace of the bench."""
 
     def __init__(self, bench: Bench, test: str) -> None:
         self.bench = bench
-        self.namespace = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-")
+        name = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
+        self.namespace = f"{name[:50].strip('-')}-{next(_numbers)}"
         self._audited = 0
 
     @property
@@ -98,16 +102,16 @@ class Space:
         self.api.wait("all volumes are detached", lambda: not self.api.list(ATTACHMENTS), GONE_S)
 
     def remove(self) -> None:
-        """Deletes everything in the namespace, claims included, and waits until the volumes are gone."""
-        for pod in self.api.list(self.path("pods")):
-            self.api.delete(self.path("pods", pod["metadata"]["name"]), grace_s=1)
-        self.api.delete(f"/api/v1/namespaces/{self.namespace}")
-        self.api.wait(
-            f"namespace {self.namespace} is gone",
-            lambda: self.api.find(f"/api/v1/namespaces/{self.namespace}") is None,
-            GONE_S,
-        )
+        """Deletes Pods and claims and waits until their volumes are gone; the empty namespace goes by itself."""
+        for resource in ("pods", "persistentvolumeclaims"):
+            for item in self.api.list(self.path(resource)):
+                self.api.delete(self.path(resource, item["metadata"]["name"]), grace_s=1)
+        self.api.wait("Pods and claims are gone", self._is_empty, GONE_S)
         self.api.wait("the volumes are gone", lambda: not self.api.list(VOLUMES), GONE_S)
+        self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+
+    def _is_empty(self) -> bool:
+        return not any(self.api.list(self.path(resource)) for resource in ("pods", "persistentvolumeclaims"))
 
     def check_clean(self) -> None:
         """Nothing of the test is left, anywhere, and no account was refused a request. AssertionError if not."""

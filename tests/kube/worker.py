@@ -133,6 +133,9 @@ class WorkerPrograms:
             "podLogsDir": str(self.containerd_dir / "pod-logs"),
             "volumePluginDir": str(self.kubelet_dir / "volume-plugins"),
             "maxPods": 110,
+            # A volume that has grown is noticed when its Pod is looked at again: by default once a minute.
+            "syncFrequency": "3s",
+            "clusterDNS": ["127.0.0.1"],
             "registryPullQPS": 0,
             "serializeImagePulls": False,
             "kubeAPIQPS": 100,
