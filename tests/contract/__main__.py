@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.contract import report
+from tests.contract.differences import ARGUED, BY_CHANCE
 from tests.contract.naming import AS_RECORDED, RENAMED
 from tests.contract.replaying import replay
 
@@ -34,6 +35,8 @@ def main() -> int:
             sys.stdout.write(
                 f"{'ok ' if row['ok'] else 'LOW'} {row['value']:5.1f} % (goal {row['goal']:5.1f}) {row['name']}\n"
             )
+    unargued = [o.recording.number for o in outcomes if not o.equal and o.recording.number not in {*ARGUED, *BY_CHANCE}]
+    sys.stdout.write(f"differences that nobody argues (tests/contract/differences.py): {unargued or 'none'}\n")
     report.write_build_report(outcomes)
     return 0 if all(row["ok"] for row in rows) else 1
 

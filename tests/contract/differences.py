@@ -29,5 +29,5 @@ ARGUED: Mapping[int, str] = {
     2044: "whether a host that is cut off is 'no route' at once or times out first depends on neighbour caches",
     **dict.fromkeys((2250, 2256, 3103, 3106), _NO_MIRROR),
 }
-# Proxmox VE walks a hash: which good disk of a refused batch stays pending is chance, there and here.
-BY_CHANCE = frozenset([1913, 2933, 2935, 2937, 2939, 2941, 2943])
+# Proxmox VE walks a hash: whether the good disk of a refused pair stays pending is chance, there and here.
+BY_CHANCE = frozenset([1913])

@@ -52,6 +52,12 @@ class Recording:
         return "cluster" if self.env == "cluster" else "single"
 
     @property
+    def since(self) -> tuple[str, int] | None:
+        """(event, seconds since) where the recorder said so."""
+        match = _SINCE.fullmatch(self.note)
+        return (match[1].split()[0], int(match[2])) if match else None
+
+    @property
     def started_upid(self) -> str | None:
         """The task that this request started, if it did."""
         data = self.body.get("data") if isinstance(self.body, dict) else None

@@ -33,7 +33,9 @@ _GIVE_UP_S = 120.0
 _TASK_LIMIT_S = 600.0
 _DIGEST = re.compile(r"\b[0-9a-f]{40}\b")
 # Sent while a task of an earlier request was still at work; before any other the recorder waited for its tasks.
-_MEANWHILE = re.compile(r"\bduring\b|being copied|stop own task|abort migration|parallel|\bcopy \(storage lock")
+_MEANWHILE = re.compile(
+    r"\bduring\b|being copied|stop own task|abort migration|parallel|\bcopy \(storage lock|migrate HA VM back"
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class _Stage:
     begin: float
     upids: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    # What the recorder counted seconds from -> when that was on the world's clock.
+    zeros: dict[str, float] = field(default_factory=dict)
 
 
 def replay(naming: Naming = AS_RECORDED) -> list[Outcome]:
@@ -111,7 +115,14 @@ async def _play(stage: _Stage, recording: Recording) -> Outcome:
 
 
 async def _wait_until_sent(stage: _Stage, recording: Recording) -> None:
-    ahead = recording.sent_at - stage.begin - stage.scene.world.clock.monotonic()
+    now = stage.scene.world.clock.monotonic()
+    ahead = recording.sent_at - stage.begin - now
+    if since := recording.since:
+        # The world's clock may be ahead by then; what is counted from an event is counted from there.
+        what, seconds = since
+        if not seconds:
+            stage.zeros[what] = max(now, now + ahead)
+        ahead = max(ahead, stage.zeros[what] + seconds - now)
     if ahead > 0:
         await asyncio.sleep(ahead)
 

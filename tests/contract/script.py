@@ -210,6 +210,8 @@ _SINGLE: dict[int, Sequence[Edit]] = {
 
 # What happened while the tasks of the requests before were still at work.
 MEANWHILE: Mapping[int, Sequence[Edit]] = {
+    # The configuration has moved, and is still locked.
+    1773: [waited(20.6)],
     2621: [waited(4)],
     2632: [waited(4)],
     2639: [waited(4), worker_killed("qmconfig")],
@@ -237,8 +239,9 @@ _CLUSTER: dict[int, Sequence[Edit]] = {
         pvcs("shared", "25000000", [1, 2], 64 * MIB),
     ],
     # What HA was asked for takes some seconds.
+    1761: [waited(12)],
     1767: [waited(20)],
-    1773: [waited(12)],
+    1781: [waited(30)],
     # The first try cut off the wrong host.
     1783: [host_is("pve2", "cut")],
     1784: [host_is("pve2", "")],

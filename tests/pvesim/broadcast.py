@@ -43,6 +43,7 @@ class Broadcasts:
         """Take a host off the air; the others keep what it said last."""
         self._listen()
         self._world.nodes.darken(name, how)
+        self._world.ha_manager.host_changed(name)
 
     def refresh(self) -> None:
         """Broadcast now (the contract replay waits for one this way)."""
@@ -74,7 +75,7 @@ class Broadcasts:
         return heard if heard is not None else {"status": "unknown"}
 
     def _is_live(self, node: Node | None) -> bool:
-        return not self._world.profile.broadcast_s and (node is None or node.dark != "cut")
+        return not self._world.profile.broadcast_s and node is not None and node.dark != "cut"
 
     def _listen(self) -> None:
         for node in self._world.nodes:

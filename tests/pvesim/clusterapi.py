@@ -3,7 +3,7 @@
 The lists filter by permission and answer 200; they never refuse.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
@@ -11,6 +11,9 @@ from tests.pvesim.errors import ApiError, param_error
 from tests.pvesim.nodes import UNKNOWN_AFTER_S
 from tests.pvesim.release import Release
 from tests.pvesim.state import Node, Storage, Vm
+
+if TYPE_CHECKING:
+    from tests.pvesim.world import World
 
 
 def version_of(release: Release) -> dict[str, str]:
@@ -35,6 +38,8 @@ def node_entry(call: Call, node: Node, *, fingerprint: bool) -> dict[str, Any]:
         entry["ssl_fingerprint"] = ":".join(f"{(node.node_id * 37 + i) % 256:02X}" for i in range(32))
     elif online:
         entry["cgroup-mode"] = 2
+    if call.world.ha.ever_active and not fingerprint:
+        entry["hastate"] = node_state(call.world, node)
     if call.may(f"/nodes/{node.name}", "Sys.Audit") and online:
         entry |= {
             "cpu": 0.05, "maxcpu": node.maxcpu, "mem": node.maxmem_bytes // 4, "maxmem": node.maxmem_bytes,
@@ -42,6 +47,15 @@ def node_entry(call: Call, node: Node, *, fingerprint: bool) -> dict[str, Any]:
             "uptime": int(call.world.clock.monotonic()) + 1000,
         }  # fmt: skip
     return entry
+
+
+def node_state(world: "World", node: Node) -> str:
+    """A host as the HA manager sees it; a manager with nothing to do does not look."""
+    if not world.ha.resources or world.nodes.is_online(node):
+        return "online"
+    vms = [vm for vm in world.vms.values() if vm.node == node.name and world.ha.is_managed(vm.vmid)]
+    fenced = any(world.ha.state_of(f"vm:{vm.vmid}") == "fence" for vm in vms)
+    return "fence" if fenced else "unknown"
 
 
 def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
@@ -52,7 +66,7 @@ def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
     if vm.pool and pooled and call.may(f"/pool/{vm.pool}", "Pool.Audit"):
         entry["pool"] = vm.pool
     if call.world.ha.is_managed(vm.vmid):
-        entry["hastate"] = call.world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")
+        entry["hastate"] = call.world.ha.state_of(f"vm:{vm.vmid}")
     # Out of the configuration itself, so these never lag.
     entry |= {key: vm.file[0][key] for key in ("tags", "lock") if vm.file[0].get(key)}
     if heard["status"] == "unknown":

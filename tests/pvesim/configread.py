@@ -47,7 +47,7 @@ async def get_current(call: Call) -> Any:
     entry.pop("template", None)
     ha: dict[str, Any] = {"managed": 0}
     if world.ha.is_managed(vm.vmid):
-        ha = {"managed": 1, "state": world.ha.resources[f"vm:{vm.vmid}"].get("state", "started")}
+        ha = {"managed": 1, "state": world.ha.state_of(f"vm:{vm.vmid}")}
     entry |= {"qmpstatus": _qmp_status(vm), "ha": ha}
     if "vga" in vm.conf:
         entry["clipboard"] = None

@@ -60,13 +60,14 @@ async def migrate(call: Call) -> Any:
 
         async def request(task: Task) -> None:
             task.print(f"Requesting HA migration for VM {vm.vmid} to node {target}")
+            world.ha_manager.move(f"vm:{vm.vmid}", target)
 
         return call.start_task("hamigrate", str(vm.vmid), request).upid
 
     async def work(task: Task) -> None:
         async with config_lock(call.world, vm):
             check_lock(vm)
-            await _migrate(call, vm, target, node.ip, task)
+            await migrate_vm(call, vm, target, node.ip, task)
 
     task = call.start_task("qmigrate", str(vm.vmid), work)
     task.killed_text = "migration problems"
@@ -81,7 +82,7 @@ def _transfer_s(call: Call, vm: Vm) -> float:
     return max(10 * profile.power_s, memory_kib / int(call.params.get("bwlimit", memory_kib)))
 
 
-async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) -> None:
+async def migrate_vm(call: Call, vm: Vm, target: str, target_ip: str, task: Task) -> None:
     world = call.world
     start = world.clock.time()
 
@@ -112,6 +113,9 @@ async def _migrate(call: Call, vm: Vm, target: str, target_ip: str, task: Task) 
             raise die("migration aborted")
         await world.clock.sleep(_transfer_s(call, vm))
         vm.node = target
+        # The configuration has moved, still locked while the source is cleaned up.
+        save(world, vm)
+        await world.clock.sleep(world.profile.power_s)
         say(f"migration finished successfully {duration()}")
     finally:
         vm.conf.pop("lock", None)

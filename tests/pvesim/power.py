@@ -33,6 +33,7 @@ def _ha_request(call: Call, verb: str, state: str) -> Any:
     async def note(task: Task) -> None:
         task.print(f"Requesting HA {verb} for VM {call.vmid}")
         call.world.ha.resources[f"vm:{call.vmid}"]["state"] = state
+        call.world.ha_manager.take_up(f"vm:{call.vmid}")
 
     return call.start_task(f"ha{verb}", str(call.vmid), note).upid
 
@@ -87,12 +88,13 @@ def _check_needs(call: Call, vm: Vm) -> None:
             raise die(f"bridge '{bridge[1]}' does not exist")
 
 
-async def power_off(call: Call, vm: Vm) -> None:
-    """The process goes, everything is unplugged, and what is pending applies."""
-    await call.world.clock.sleep(call.world.profile.power_s)
+async def power_off(call: Call, vm: Vm, *, applies: bool = True) -> None:
+    """The process goes, everything is unplugged, and what is pending applies (unless nobody is left to do it)."""
+    if applies:
+        await call.world.clock.sleep(call.world.profile.power_s)
     await hotplug.unplug_all(call.world, vm)
     vm.power, vm.paused = "stopped", False
-    if call.world.quorate:
+    if applies and call.world.quorate:
         await apply_pending(call, vm)
 
 

@@ -6,7 +6,7 @@ handler. Must not hold a rule about a single call; those are in the handler modu
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from tests.pvesim.access import Access, Identity
@@ -19,6 +19,7 @@ from tests.pvesim.clock import DEFAULT_EPOCH, SimClock
 from tests.pvesim.errors import ApiError, Cut, param_errors
 from tests.pvesim.faults import Action, Faults
 from tests.pvesim.ha import HaState
+from tests.pvesim.hamanager import HaManager
 from tests.pvesim.log import Entry, RequestLog, kind_of
 from tests.pvesim.nodes import Nodes
 from tests.pvesim.permissions import PermissionChecker
@@ -68,6 +69,7 @@ class World:
         self.faults = Faults()
         self.log = RequestLog()
         self.ha = HaState()
+        self.ha_manager = HaManager(self)
         self.options: dict[str, Any] = {"mac_prefix": "BC:24:11"}
         # Temporary path -> bytes of a file that came with a request.
         self.uploads: dict[str, bytes] = {}
@@ -95,6 +97,12 @@ class World:
     def count(self, kind: Any = None, *, since: int = 0) -> int:
         """How many requests there were, of one kind or of all."""
         return self.log.count(kind, since=since)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something that the cluster does by itself; ended with the world."""
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
     async def handle(self, request: SimRequest) -> SimResponse:
         """Answer one request. Raises Cut when the connection is to be dropped instead."""

@@ -15,12 +15,13 @@ from tests.pvesim.faults import Faults
 from tests.pvesim.formats import split_list
 from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS, supported_content
 from tests.pvesim.profile import PROFILES
+from tests.pvesim.release import LATEST, RELEASES
 from tests.pvesim.state import GuestAgent, Node, Plugged, Storage, Vm
 from tests.pvesim.world import World
 
 _TOP = frozenset(
     ["region", "cluster", "seed", "profile", "epoch", "nodes", "storages", "users", "tokens", "roles", "acl", "vms",
-     "volumes", "faults"]
+     "volumes", "faults", "release", "clock_scale"]
 )  # fmt: skip
 
 
@@ -44,6 +45,8 @@ def build_world(raw: Mapping[str, Any], *, blocks: BlockBackend | None = None) -
         profile=PROFILES[raw.get("profile", "instant")],
         blocks=blocks,
         epoch=int(raw.get("epoch", DEFAULT_EPOCH)),
+        clock_scale=float(raw.get("clock_scale", 1.0)),
+        release=RELEASES[str(raw.get("release", LATEST.name))],
     )
     for number, (name, spec) in enumerate(raw["nodes"].items(), start=1):
         _add_node(world, number, name, spec or {})
