@@ -10,6 +10,9 @@ from tests.sim.harness import report
 from tests.sim.harness.plants import PLANTS
 from tests.sim.harness.run import EPISODE_OPS, run, shortest
 
+_SHOWN = 100
+"""Lines of a trace; what waits for its end at the end repeats itself."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.harness", description=__doc__)
@@ -32,7 +35,8 @@ def _explain(seed: int, count: int, problems: list[str], plant: str, *, shorten:
     lines = [f"seed {seed}: an invariant is broken", *problems]
     if shorten:
         ops, outcome = shortest(seed, count, plant)
-        lines += [f"{len(ops)} of its {count} operations are enough:", *outcome.trace, *outcome.problems]
+        lines.append(f"{len(ops)} of its {count} operations are enough:")
+        lines += outcome.trace[:_SHOWN] + ["…"] * (len(outcome.trace) > _SHOWN) + outcome.problems
     planted = f" --plant {plant}" if plant else ""
     lines.append(f"again: python -m tests.sim.harness --seed {seed} --ops {count} --jobs 1{planted}")
     sys.stdout.write("\n".join(lines) + "\n\n")

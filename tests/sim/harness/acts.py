@@ -95,7 +95,7 @@ class Acts:
             limit_bytes=0 if draw.random() < 0.8 else size_bytes + 64 * MIB,
             image_format=draw.choice(kind.formats),
             fs_type=draw.choice(("ext4", "xfs", "")),
-            rights_missing=bool(self._ledger.rights_missing),
+            rights_missing=self._ledger.rights_missing,
             next_at=now,
         )
         self._co.create(claim)
@@ -211,6 +211,7 @@ class Acts:
 
     def _no_quorum(self, op: Op, now: float) -> None:
         self._world.quorate = False
+        self._ledger.quorum_was_lost = True
 
     def _quorum(self, op: Op, now: float) -> None:
         self._world.quorate = True

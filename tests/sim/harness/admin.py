@@ -223,6 +223,9 @@ class Admin:
         for owner, key in list(self._ledger.by_hand):
             if owner == vmid:
                 self._ledger.by_hand[owner, key] = self._loop.time()
+        for claim in self._ledger.claims:
+            if claim.volume is not None:
+                claim.held_bytes = min(claim.held_bytes, claim.volume.size_bytes)
         await self._power(vmid, "start")
 
     # Locks and settings
@@ -284,6 +287,9 @@ class Admin:
                 self._ledger.disturb(vmid, math.inf)
                 await self._power(vmid, "resume")
             await self._delete_snapshot(vmid)
+            if any(vmid == haunted for haunted, _ in self._ledger.ghosts):
+                self._ledger.disturb(vmid, math.inf)
+                await self._power(vmid, "stop")
             if not vm.running:
                 self._ledger.disturb(vmid, math.inf)
                 await self._power(vmid, "start")

@@ -77,7 +77,8 @@ class Orchestrator:
 
     def delete_rudely(self, claim: Claim) -> None:
         """DeleteVolume while it is attached, which no driver may do."""
-        if claim.phase == "bound" and claim.attachments and not self._is_running(claim, "delete"):
+        published = any(attachment.published for attachment in claim.attachments.values())
+        if claim.phase == "bound" and published and not self._is_running(claim, "delete"):
             self._delete(claim)
 
     def repeat(self, claim: Claim) -> None:

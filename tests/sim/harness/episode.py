@@ -143,7 +143,7 @@ class _Episode:
         """What claims want and can have, and have not got."""
         undone = []
         for claim in self.ledger.claims:
-            if claim.phase == "gone":
+            if claim.phase == "gone" or claim.deleting:
                 continue
             if claim.phase == "new" and claim.unclear:
                 undone.append(f"creation of {claim.name}: {claim.last_error}")

@@ -108,11 +108,9 @@ def unpublished(world: World, ledger: Ledger, claim: Claim, attachment: Attachme
     vm = world.vms.get(attachment.vmid)
     if vm is None or ledger.by_hand.get((attachment.vmid, claim.key), -1.0) >= began_at - 10:
         return
-    left = [
-        place
-        for place in places_of(world, claim.key)
-        if place.vmid == attachment.vmid and place.where in ("config", "pending", "guest")
-    ]
+    # Without quorum a plug may have worked and its config not been written.
+    wheres = ("config", "pending") if ledger.quorum_was_lost else ("config", "pending", "guest")
+    left = [place for place in places_of(world, claim.key) if place.vmid == attachment.vmid and place.where in wheres]
     if left:
         ledger.break_off(f"unpublish of {claim.name} from {attachment.vmid} answered OK, but it is there: {left}")
 
@@ -127,14 +125,17 @@ def grown(
 ) -> None:
     """The volume is as large as it says, and as was asked."""
     volume = find_volume(world, claim.key)
+    undisturbed = all(ledger.undisturbed_since(vmid, began_at) for vmid in claim.attachments)
+    rolled_back = any(key == claim.key for _, key in ledger.by_hand)
     if volume is None or volume.size_bytes < max(wanted_bytes, reply.capacity_bytes):
-        if all(ledger.undisturbed_since(vmid, began_at) for vmid in claim.attachments):
+        if undisturbed and not rolled_back:
             ledger.break_off(
                 f"expansion of {claim.name} to {wanted_bytes} answered {reply.capacity_bytes}, but the volume has "
                 f"{volume.size_bytes if volume else None}"
             )
         return
-    claim.held_bytes = max(claim.held_bytes, reply.capacity_bytes)
+    if undisturbed and not rolled_back:
+        claim.held_bytes = max(claim.held_bytes, reply.capacity_bytes)
 
 
 def deleted(world: World, ledger: Ledger, claim: Claim, began_at: float) -> None:
