@@ -4,7 +4,7 @@ from pathlib import Path
 
 from appkit.errors import Unavailable
 from appkit.logs import register_secret
-from pvekit.settings import ClusterSettings
+from pvekit.settings import ClusterSettings, is_header_text
 
 _Stamp = tuple[int, int, int]
 
@@ -56,10 +56,12 @@ class _Part:
             value = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise _unreadable(file, error) from error
-        if not value:
-            raise Unavailable(f"token file {file} is empty")
         if self._is_secret:
             register_secret(value)
+        if not value:
+            raise Unavailable(f"token file {file} is empty")
+        if not is_header_text(value):
+            raise Unavailable(f"token file {file} must hold one word of printable ASCII characters and nothing else")
         self._value = value
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import httpx
 
 from appkit.clock import Clock
+from appkit.errors import Unavailable
 from appkit.logs import get_logger
 from pvekit.api_path import check_path, route_of
 from pvekit.auth import ApiToken
-from pvekit.errors import Call, PveDenied, PveError, PveUnknownOutcome, PveUnreachable, ServerFailure
+from pvekit.errors import Call, NoQuorum, PveDenied, PveError, PveUnknownOutcome, PveUnreachable, ServerFailure
 from pvekit.metrics import PveMetrics
 from pvekit.purpose import current_purpose
 from pvekit.refusals import of_answer
@@ -29,6 +30,7 @@ _log = get_logger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 # Proxmox VE closes an idle connection after a few seconds; one that is reused just then would cut a write.
 _KEEPALIVE_S = 3.0
+_TARGET_UNREACHABLE = 595
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -90,6 +92,24 @@ class PveClient:
         """See `request`."""
         return await self.request("GET", path, params, timeout_s=timeout_s)
 
+    async def get_list(
+        self, path: str, params: Mapping[str, Scalar] | None = None, *, timeout_s: float | None = None
+    ) -> list[dict[str, Any]]:
+        """An answer that must be a list of objects; ServerFailure for any other: null is not "there are none"."""
+        found = await self.request("GET", path, params, timeout_s=timeout_s)
+        if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
+            return found
+        raise self._misshapen(path, "a list of objects", found)
+
+    async def get_object(
+        self, path: str, params: Mapping[str, Scalar] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """An answer that must be an object; ServerFailure for any other."""
+        found = await self.request("GET", path, params, timeout_s=timeout_s)
+        if isinstance(found, dict):
+            return found
+        raise self._misshapen(path, "an object", found)
+
     async def post(
         self, path: str, params: Mapping[str, Scalar] | None = None, *, timeout_s: float | None = None
     ) -> Any:
@@ -114,6 +134,11 @@ class PveClient:
         if http is not None:
             await http.aclose()
 
+    def _misshapen(self, path: str, wanted: str, found: Any) -> ServerFailure:
+        kind = "null" if found is None else f"of type {type(found).__name__}"
+        text = f"the answer's data is {kind}, where {wanted} belongs"
+        return ServerFailure(text, call=Call(self.region, "GET", path), status=200)
+
     async def _counted(self, call: Call, params: dict[str, str], limit_s: float) -> Any:
         started = self._clock.monotonic()
         status = 0
@@ -123,6 +148,8 @@ class PveClient:
             return _data(response, call)
         except PveError as error:
             status = error.status
+            if isinstance(error, NoQuorum):
+                self.turn()
             raise
         finally:
             took_s = self._clock.monotonic() - started
@@ -141,23 +168,30 @@ class PveClient:
             )
 
     async def _sent(self, call: Call, params: dict[str, str], limit_s: float) -> httpx.Response:
-        """Try each address once, beginning with the one that answered last; a cut read may be repeated, a write not."""
+        """Try each address once, beginning with the one that answered last; a cut read may be repeated, a write not.
+
+        A host that lets us wait, or cannot reach its peers, may be the one that is ill: the next request begins with
+        another.
+        """
         failures: list[str] = []
-        cut: httpx.TransportError | None = None
+        cut: httpx.RequestError | None = None
         for url in tuple(self._urls):
             try:
                 response = await self._attempt(url, call, params, limit_s)
             except _NEVER_SENT as error:
                 failures.append(f"{url}: {_why(error)}")
             except httpx.TimeoutException as error:
+                self._turn_from(url)
                 raise PveUnknownOutcome(f"{url} did not answer within {limit_s:g} s", call=call) from error
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failures.append(f"{url}: {_why(error)}")
                 cut = error
                 if call.method != "GET":
                     break
             else:
                 self._prefer(url)
+                if response.status_code == _TARGET_UNREACHABLE:
+                    self._turn_from(url)
                 return response
         text = "; ".join(failures)
         if cut is not None:
@@ -168,20 +202,32 @@ class PveClient:
         kind = current_purpose()
         in_query = call.method in {"GET", "DELETE"}
         try:
+            http, authorization = self._client(), self._token.header()
+        except Unavailable as error:
+            raise PveUnreachable(str(error), call=call) from error
+        try:
             async with asyncio.timeout(limit_s):
-                return await self._client().request(
+                return await http.request(
                     call.method,
                     f"{url}{call.path}",
                     params=params if in_query and params else None,
                     data=params if not in_query and params else None,
                     headers={
-                        "Authorization": self._token.header(),
+                        "Authorization": authorization,
                         "User-Agent": self._user_agent if kind == "foreground" else f"{self._user_agent} ({kind})",
                     },
                     timeout=httpx.Timeout(limit_s, connect=min(_CONNECT_TIMEOUT_S, limit_s), pool=None),
                 )
         except TimeoutError as error:
             raise httpx.ReadTimeout(f"no answer within {limit_s:g} s") from error
+
+    def turn(self) -> None:
+        """Begin with another address next time: the host that answered is cut off from the rest of its cluster."""
+        self._turn_from(self._urls[0])
+
+    def _turn_from(self, url: str) -> None:
+        self._urls.remove(url)
+        self._urls.append(url)
 
     def _prefer(self, url: str) -> None:
         if self._urls[0] != url:
@@ -212,15 +258,15 @@ def _data(response: httpx.Response, call: Call) -> Any:
         body = response.text
     if response.status_code >= 400:
         raise of_answer(response.status_code, response.reason_phrase, body, call=call)
-    if response.status_code != 200 or not isinstance(body, dict):
+    if response.status_code != 200 or not isinstance(body, dict) or "data" not in body:
         raise ServerFailure(
             f"answer {response.status_code} is none of Proxmox VE's; does the address end in /api2/json?",
             call=call,
             status=response.status_code,
             reason=response.reason_phrase,
         )
-    return body.get("data")
+    return body["data"]
 
 
-def _why(error: httpx.TransportError) -> str:
+def _why(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__

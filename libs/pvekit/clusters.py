@@ -134,7 +134,7 @@ def _region(
         return storage_id if definition is None or definition.shared else (node, storage_id)
 
     storage = Storage(client, tasks, metrics, lock_key=lock_key)
-    inventory = Inventory(name, cluster, storage, clock, with_storages=with_storages)
+    inventory = Inventory(name, cluster, storage, clock, with_storages=with_storages, ask_elsewhere=client.turn)
     locator = Locator(name, inventory, cluster)
     drives = DriveIndex(name, inventory, locator, vms, cluster, clock)
     writers = VmConfigWriters(name, vms, tasks, locator, inventory, drives, clock, metrics)

@@ -294,8 +294,9 @@ class DriveIndex:
             if self._clock.monotonic() - self._rights_at > min(max_age_s, _RIGHTS_S):
                 self._rights = await self._cluster.permissions()
                 self._rights_at = self._clock.monotonic()
-        hidden = _hidden_path(self._rights)
+            hidden = _hidden_path(self._rights)
         if hidden is not None:
+            self._rights_at = -inf  # whoever grants it shall not wait
             raise Denied(
                 f"which VMs of region {self._region} use a volume cannot be known: the token may not see every VM; "
                 f"grant VM.Audit on {hidden}, with propagation",

@@ -5,7 +5,7 @@ decides). Values are frozen and carry a generation and a time; a reader asks how
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +29,7 @@ _log = get_logger(__name__)
 POLL_S = 10.0
 """Proxmox VE's own status broadcast is as old; asking more often shows nothing new."""
 DEFINITIONS_POLL_S = 60.0
+TURN_S = 60.0
 
 
 class Trust(StrEnum):
@@ -66,17 +67,27 @@ class Inventory:
     """One poller per region: /cluster/resources every 10 s, /storage every 60 s, both in the background.
 
     All readers but `refresh` and `wait_ready` are synchronous and cost no request. `with_storages` False leaves
-    /storage out.
+    /storage out. `ask_elsewhere` is called, once a minute at most, when the answering host sees no majority of the
+    hosts online: it may be the one that is cut off.
     """
 
     def __init__(
-        self, region: str, cluster: Cluster, storage: Storage, clock: Clock, *, with_storages: bool = True
+        self,
+        region: str,
+        cluster: Cluster,
+        storage: Storage,
+        clock: Clock,
+        *,
+        with_storages: bool = True,
+        ask_elsewhere: Callable[[], None] = lambda: None,
     ) -> None:
         self._region = region
         self._cluster = cluster
         self._storage = storage
         self._clock = clock
         self._with_storages = with_storages
+        self._ask_elsewhere = ask_elsewhere
+        self._turned_at = -inf
         self._snapshot = Snapshot(0, clock.now(), Trust.NONE, {}, {}, {}, {})
         self._read_at = -inf
         self._definitions_at = -inf
@@ -137,6 +148,12 @@ class Inventory:
     def age_s(self) -> float:
         """Seconds since the latest reading began; infinity before the first."""
         return self._clock.monotonic() - self._read_at
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether more than half of the hosts are online, as the answering host sees it."""
+        hosts = self._snapshot.nodes.values()
+        return sum(host.online for host in hosts) * 2 > len(hosts)
 
     def silent_s(self, node: str) -> float:
         """Seconds since a host was last seen online; 0 while it is, infinity when it never was."""
@@ -207,6 +224,9 @@ class Inventory:
             self._reading = None
         self._snapshot = _snapshot(reading.number, self._clock.now(), entries, definitions)
         self._read_at, self._done, self._trouble = began_at, reading.number, None
+        if not self.has_majority and began_at - self._turned_at >= TURN_S:
+            self._turned_at = began_at
+            self._ask_elsewhere()
         self._online_at.update({name: began_at for name, entry in self._snapshot.nodes.items() if entry.online})
         self._ready.set()
 

@@ -44,7 +44,7 @@ class Locator:
             )
         nodes = self._inventory.nodes()
         online = sum(node.online for node in nodes)
-        if online * 2 <= len(nodes):
+        if not self._inventory.has_majority:
             return Unknown(
                 f"only {online} of {len(nodes)} hosts of region {self._region} are online: no quorum, no proof"
             )

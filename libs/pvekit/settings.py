@@ -60,6 +60,11 @@ class ClusterSettings(Settings):
             given = [name for name in (inline, file) if getattr(self, name)]
             if len(given) != 1:
                 raise ValueError(f"give exactly one of {inline} and {file}")
+        inline_values = {"token_id": self.token_id, "token_secret": self.token_secret}
+        for name, value in inline_values.items():
+            text = value.get_secret_value() if isinstance(value, SecretStr) else value
+            if text and not is_header_text(text):
+                raise ValueError(f"{name} must be one word of printable ASCII characters")
         return self
 
 
@@ -112,6 +117,11 @@ class FeatureSettings(Settings):
         if not 100 < value <= 999_999_999:
             raise ValueError("must be greater than 100 and at most 999999999")
         return value
+
+
+def is_header_text(value: str) -> bool:
+    """Whether a part of the token can go into the Authorization header: printable ASCII without blanks."""
+    return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def _none_as_default(value: Any) -> Any:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Hashable, Sequence
 from appkit.locks import KeyedLock
 from pvekit.api_path import api_path
 from pvekit.client import PveClient
+from pvekit.errors import Call, PveUnknownOutcome, ServerFailure
 from pvekit.metrics import PveMetrics
 from pvekit.models import StorageDefinition, VolumeEntry, VolumeInfo
 from pvekit.scalars import Scalar, as_int, as_str
-from pvekit.tasks import Tasks
+from pvekit.tasks import Tasks, started
 
 DELETE_WAIT_S = 120.0
 _DELETE_DELAY_S = 5
@@ -52,17 +53,26 @@ class Storage:
             params["format"] = format
         with self._metrics.operation("createVolume"):
             async with self._locks.hold(self._lock_key(node, storage)):
-                return str(await self._client.post(api_path("nodes", node, "storage", storage, "content"), params))
+                path = api_path("nodes", node, "storage", storage, "content")
+                volid = as_str(await self._client.post(path, params)) or ""
+        if volid.partition(":")[0] != storage or not volid.partition(":")[2]:
+            call = Call(self._client.region, "POST", path)
+            raise PveUnknownOutcome(f"the answer names no volume of storage {storage!r}", call=call, status=200)
+        return volid
 
     async def info(self, node: str, volid: str) -> VolumeInfo:
         """Size and format of one volume as seen from `node`; raises VolumeNotFound (see its `proved`).
 
         Needs Datastore.Allocate on the storage, or Datastore.Audit there and VM.Config.Disk on /vms/<owner>.
         """
-        answer = await self._client.get(self._volume_path(node, volid)) or {}
+        path = self._volume_path(node, volid)
+        answer = await self._client.get_object(path)
+        size_bytes = as_int(answer.get("size"))
+        if size_bytes is None:
+            raise ServerFailure("the answer has no size", call=Call(self._client.region, "GET", path), status=200)
         return VolumeInfo(
             volid=volid,
-            size_bytes=as_int(answer.get("size"), 0) or 0,
+            size_bytes=size_bytes,
             used_bytes=as_int(answer.get("used")),
             format=as_str(answer.get("format")) or "",
             path=as_str(answer.get("path")) or "",
@@ -76,8 +86,9 @@ class Storage:
         """
         with self._metrics.operation("deleteVolume"):
             async with self._locks.hold(self._lock_key(node, volid.partition(":")[0])):
-                answer = await self._client.delete(self._volume_path(node, volid), {"delay": _DELETE_DELAY_S})
-                await self._tasks.wait(answer, timeout_s=wait_s)
+                path = self._volume_path(node, volid)
+                answer = await self._client.delete(path, {"delay": _DELETE_DELAY_S})
+                await self._tasks.wait(started(answer, Call(self._client.region, "DELETE", path)), timeout_s=wait_s)
 
     async def list(self, node: str, storage: str, vmid: int | None = None) -> Sequence[VolumeEntry]:
         """Disk images of a storage, of one owner if `vmid` is given. Filtered by rights: a missing entry is no proof.
@@ -87,13 +98,13 @@ class Storage:
         params: dict[str, Scalar] = {"content": "images"}
         if vmid is not None:
             params["vmid"] = vmid
-        found = await self._client.get(api_path("nodes", node, "storage", storage, "content"), params)
-        return [entry for raw in found or [] if (entry := VolumeEntry.parse(raw)) is not None]
+        found = await self._client.get_list(api_path("nodes", node, "storage", storage, "content"), params)
+        return [entry for raw in found if (entry := VolumeEntry.parse(raw)) is not None]
 
     async def definitions(self) -> Sequence[StorageDefinition]:
         """GET /storage: what is configured, as far as the token may see it (Datastore.Audit or AllocateSpace)."""
-        found = await self._client.get("/storage")
-        return [definition for raw in found or [] if (definition := StorageDefinition.parse(raw)) is not None]
+        found = await self._client.get_list("/storage")
+        return [definition for raw in found if (definition := StorageDefinition.parse(raw)) is not None]
 
     @staticmethod
     def _volume_path(node: str, volid: str) -> str:

@@ -4,7 +4,7 @@ A task ends in one of four ways: done (with or without warnings), failed with it
 ends, or not to be learnt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Tasks:
         self._client = client
         self._clock = clock
 
-    async def wait(self, upid: Upid | str | None, *, timeout_s: float = DEFAULT_WAIT_S) -> TaskDone:
+    async def wait(self, upid: Upid | None, *, timeout_s: float = DEFAULT_WAIT_S) -> TaskDone:
         """Wait until the task has ended; None (an answer that was already complete) is done at once.
 
         Raises the class of `pvekit.errors` that the task's text stands for, with `upid` set (TaskFailed for a text
@@ -70,8 +70,6 @@ class Tasks:
         """
         if upid is None:
             return TaskDone()
-        if isinstance(upid, str):
-            upid = Upid.parse(upid)
         call = Call(self._client.region, "GET", api_path("nodes", upid.node, "tasks", str(upid), "status"))
         deadline = self._clock.monotonic() + timeout_s
         trouble: PveError | None = None
@@ -104,9 +102,8 @@ class Tasks:
 
     async def running(self, node: str) -> list[Upid]:
         """This token's tasks that run on a host now; others are not shown without Sys.Audit."""
-        found = await self._client.get(api_path("nodes", node, "tasks"), {"source": "active"})
-        entries = [entry for entry in found or [] if isinstance(entry, dict) and not entry.get("endtime")]
-        return [Upid.parse(upid) for entry in entries if (upid := as_str(entry.get("upid")))]
+        found = await self._client.get_list(api_path("nodes", node, "tasks"), {"source": "active"})
+        return [upid for entry in found if not entry.get("endtime") and (upid := _upid_of(entry)) is not None]
 
     async def failed(self, node: str, kind: str) -> list[FailedTask]:
         """This token's latest tasks of a kind ("qmconfig") on a host that ended badly, the last first: one request."""
@@ -114,9 +111,9 @@ class Tasks:
         path = api_path("nodes", node, "tasks")
         call = Call(self._client.region, "GET", path)
         failed = []
-        for entry in await self._client.get(path, params) or []:
-            text, upid = as_str(entry.get("status")), Upid.parse(as_str(entry.get("upid")) or "")
-            if text and upid.type == kind and not text.startswith(("OK", "WARNINGS:")):
+        for entry in await self._client.get_list(path, params):
+            text, upid = as_str(entry.get("status")), _upid_of(entry)
+            if text and upid is not None and upid.type == kind and not text.startswith(("OK", "WARNINGS:")):
                 failed.append(
                     FailedTask(upid, of_task(text, upid=upid, call=call), as_int(entry.get("endtime"), 0) or 0)
                 )
@@ -127,6 +124,26 @@ class Tasks:
         with purpose("poll"):
             status = await self._client.get(call.path, timeout_s=min(_POLL_TIMEOUT_S, left_s))
         return status if isinstance(status, dict) else {}
+
+
+def started(answer: Any, call: Call) -> Upid | None:
+    """The task that a write's answer names; None for null, which says that all is done.
+
+    PveUnknownOutcome for anything else: the write was carried out somehow, and its task cannot be followed.
+    """
+    if answer is None:
+        return None
+    try:
+        return Upid.parse(answer if isinstance(answer, str) else "")
+    except ValueError as error:
+        raise PveUnknownOutcome("the answer names no task to follow", call=call, status=200) from error
+
+
+def _upid_of(entry: Mapping[str, Any]) -> Upid | None:
+    try:
+        return Upid.parse(as_str(entry.get("upid")) or "")
+    except ValueError:
+        return None
 
 
 def _ended(upid: Upid, exit_text: str, call: Call) -> TaskDone:

@@ -6,10 +6,11 @@ from typing import Any
 
 from pvekit.api_path import api_path
 from pvekit.client import PveClient
+from pvekit.errors import Call, ServerFailure
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmStatus
 from pvekit.scalars import Scalar, as_str
-from pvekit.tasks import Tasks
+from pvekit.tasks import Tasks, started
 from pvekit.upid import Upid
 from pvekit.vm_config import VmConfig
 
@@ -31,8 +32,16 @@ class Vms:
         self._metrics = metrics
 
     async def pending(self, node: str, vmid: int) -> VmConfig:
-        """What is live, what waits, and the digest: one request. Needs VM.Audit."""
-        return VmConfig.parse(await self._client.get(_path(node, vmid, "pending")) or [])
+        """What is live, what waits, and the digest: one request. Needs VM.Audit.
+
+        ServerFailure for an answer without a digest: it is no whole config, and nothing may be concluded from it.
+        """
+        path = _path(node, vmid, "pending")
+        config = VmConfig.parse(await self._client.get_list(path))
+        if not config.digest:
+            call = Call(self._client.region, "GET", path)
+            raise ServerFailure("the answer has no digest and is no whole config", call=call, status=200)
+        return config
 
     async def config(self, node: str, vmid: int, *, current: bool = False, snapshot: str = "") -> dict[str, Any]:
         """GET /config as it comes: with waiting changes merged in, or as the guest has it (`current`), or a
@@ -43,19 +52,21 @@ class Vms:
             params["current"] = True
         if snapshot:
             params["snapshot"] = snapshot
-        return dict(await self._client.get(_path(node, vmid, "config"), params or None) or {})
+        return await self._client.get_object(_path(node, vmid, "config"), params or None)
 
     async def snapshots(self, node: str, vmid: int) -> SnapshotList:
         """The VM's snapshots and the digest of the config they were listed under: one request. Needs VM.Audit."""
-        found = [dict(entry) for entry in await self._client.get(_path(node, vmid, "snapshot")) or []]
+        path = _path(node, vmid, "snapshot")
+        found = await self._client.get_list(path)
         digests = [as_str(entry.get("digest")) or "" for entry in found if entry.get("name") == "current"]
-        return SnapshotList(
-            digests[0] if digests else "", tuple(entry for entry in found if entry.get("name") != "current")
-        )
+        if not digests:
+            call = Call(self._client.region, "GET", path)
+            raise ServerFailure("the list of snapshots is not whole: it lacks `current`", call=call, status=200)
+        return SnapshotList(digests[0], tuple(entry for entry in found if entry.get("name") != "current"))
 
     async def status(self, node: str, vmid: int) -> VmStatus:
         """Power state now (the resource list lags 10 s). Needs VM.Audit."""
-        return VmStatus.parse(await self._client.get(_path(node, vmid, "status", "current")) or {})
+        return VmStatus.parse(await self._client.get_object(_path(node, vmid, "status", "current")))
 
     async def submit(
         self,
@@ -80,8 +91,8 @@ class Vms:
             params["revert"] = ",".join(revert)
         if digest:
             params["digest"] = digest
-        answer = await self._client.post(_path(node, vmid, "config"), params)
-        return Upid.parse(answer) if isinstance(answer, str) and answer else None
+        path = _path(node, vmid, "config")
+        return started(await self._client.post(path, params), Call(self._client.region, "POST", path))
 
     async def write(
         self,
@@ -113,8 +124,9 @@ class Vms:
         if digest:
             params["digest"] = digest
         with self._metrics.operation("expandVolume"):
-            answer = await self._client.put(_path(node, vmid, "resize"), params)
-            await self._tasks.wait(answer, timeout_s=wait_s)
+            path = _path(node, vmid, "resize")
+            upid = started(await self._client.put(path, params), Call(self._client.region, "PUT", path))
+            await self._tasks.wait(upid, timeout_s=wait_s)
 
 
 def _path(node: str, vmid: int, *rest: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -232,3 +232,48 @@ async def test_operations_keep_the_peers_names() -> None:
     labels = {"request": "attachVolume"}
     assert registry.get_sample_value("proxmox_api_request_duration_seconds_count", labels) == 2
     assert registry.get_sample_value("proxmox_api_request_errors_total", labels) == 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        httpx.ReadTimeout("slow"),
+        answer_of(595, "No route to host"),
+        answer_of(500, "cfs-lock 'storage-shared' error: no quorum!"),
+    ],
+    ids=["silent", "cut-off", "no-quorum"],
+)
+async def test_a_host_that_is_ill_is_not_asked_first_again(trouble: httpx.Response | Exception) -> None:
+    hosts = Hosts(lambda request: trouble if request.url.host == "a" else ok("well"))
+    client = client_on(hosts, url=TWO)
+    with pytest.raises(Unavailable):
+        await client.post("/version")
+    assert await client.get("/version") == "well"
+    assert await client.get("/version") == "well"
+    assert [request.url.host for request in hosts.requests] == ["a", "b", "b"]
+
+
+async def test_an_answer_that_cannot_be_unpacked_is_no_answer() -> None:
+    class Packed(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, stream=Plain(), headers={"Content-Encoding": "gzip"})
+
+    class Plain(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"never packed"
+
+    for method in ("GET", "POST"):
+        with pytest.raises(PveUnknownOutcome, match="connection broke"):
+            await client_on(Packed()).request(method, "/version")
+
+
+@pytest.mark.parametrize("content", ["two words", "line\nbreak", "schl\u00fcssel", "tab\tbed"])
+async def test_a_file_that_holds_no_token_is_named_and_not_quoted(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text(content, encoding="utf-8")
+    hosts = Hosts(always(ok()))
+    with pytest.raises(PveUnreachable, match="printable ASCII") as caught:
+        await client_on(hosts, token_secret=None, token_secret_file=file).get("/version")
+    assert str(file) in str(caught.value)
+    assert content not in str(caught.value)
+    assert hosts.requests == []

@@ -104,3 +104,16 @@ def test_no_cluster_and_the_same_region_twice(tmp_path: Path) -> None:
     cluster = ONE[ONE.index("  - url") :]
     with pytest.raises(SettingsError, match="two clusters have the same region: cluster-1"):
         loaded(tmp_path, ONE + cluster.lstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    "bad", ['token_id: "csi@pve!csi\\n"', 'token_secret: "two words"', 'token_secret: "schl\u00fcssel"']
+)
+def test_a_token_that_no_header_can_carry_is_refused_without_showing_it(tmp_path: Path, bad: str) -> None:
+    file = tmp_path / "cloud.yaml"
+    lines = [line for line in ONE.splitlines() if bad.partition(":")[0] not in line]
+    file.write_text("\n".join([*lines, f"    {bad}"]), encoding="utf-8")
+    with pytest.raises(SettingsError, match="printable ASCII") as caught:
+        load(CloudConfig, file=file)
+    assert "two words" not in str(caught.value)
+    assert "schl" not in str(caught.value)

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from appkit.clock import SystemClock
-from pvekit.errors import DigestMismatch, TaskFailed, TaskTimeout, TaskUnknown
-from pvekit.tasks import TaskDone, Tasks
+from pvekit.errors import Call, DigestMismatch, PveUnknownOutcome, TaskFailed, TaskTimeout, TaskUnknown
+from pvekit.tasks import TaskDone, Tasks, started
 from pvekit.upid import Upid
 from tests.unit.pvekit.conftest import client_on
 from tests.unit.pvekit.fake_pve import answer_of
@@ -48,7 +48,7 @@ async def test_none_is_done_at_once() -> None:
 async def test_done_is_seen_soon_on_the_upids_host_and_by_a_poll() -> None:
     host = TaskHost()
     began = asyncio.get_running_loop().time()
-    assert await tasks_on(host).wait(UPID) == TaskDone(0, Upid.parse(UPID))
+    assert await tasks_on(host).wait(Upid.parse(UPID)) == TaskDone(0, Upid.parse(UPID))
     when, path, agent = host.polls[0]
     assert when - began == pytest.approx(0.05, abs=0.01)
     assert path.startswith("/api2/json/nodes/pve2/tasks/UPID:pve2:")
@@ -57,7 +57,7 @@ async def test_done_is_seen_soon_on_the_upids_host_and_by_a_poll() -> None:
 
 async def test_polls_slow_down_to_two_seconds() -> None:
     host = TaskHost(runs_s=30)
-    await tasks_on(host).wait(UPID)
+    await tasks_on(host).wait(Upid.parse(UPID))
     gaps = [late - soon for (soon, _, _), (late, _, _) in zip(host.polls, host.polls[1:], strict=False)]
     assert gaps[0] == pytest.approx(0.1, abs=0.01)
     assert max(gaps) == pytest.approx(2.0, abs=0.01)
@@ -65,48 +65,52 @@ async def test_polls_slow_down_to_two_seconds() -> None:
 
 
 async def test_warnings_are_a_good_end() -> None:
-    assert (await tasks_on(TaskHost("WARNINGS: 3")).wait(UPID)).warnings == 3
+    assert (await tasks_on(TaskHost("WARNINGS: 3")).wait(Upid.parse(UPID))).warnings == 3
 
 
 async def test_a_known_text_is_its_own_error() -> None:
     with pytest.raises(DigestMismatch) as caught:
-        await tasks_on(TaskHost("checksum mismatch (file change by other user?)")).wait(UPID)
+        await tasks_on(TaskHost("checksum mismatch (file change by other user?)")).wait(Upid.parse(UPID))
     assert caught.value.upid == UPID
 
 
 async def test_an_unknown_text_is_told() -> None:
     with pytest.raises(TaskFailed, match="migration aborted"):
-        await tasks_on(TaskHost("migration aborted")).wait(UPID)
+        await tasks_on(TaskHost("migration aborted")).wait(Upid.parse(UPID))
 
 
 async def test_still_running_when_the_wait_ends() -> None:
     with pytest.raises(TaskTimeout, match="still running after 5 s") as caught:
-        await tasks_on(TaskHost(runs_s=60)).wait(UPID, timeout_s=5)
+        await tasks_on(TaskHost(runs_s=60)).wait(Upid.parse(UPID), timeout_s=5)
     assert caught.value.upid == UPID
 
 
 @pytest.mark.parametrize("end", [None, "", "unexpected status"])
 async def test_stopped_without_an_end_is_unknown(end: str | None) -> None:
     with pytest.raises(TaskUnknown, match="without an exit status"):
-        await tasks_on(TaskHost(end)).wait(UPID)
+        await tasks_on(TaskHost(end)).wait(Upid.parse(UPID))
 
 
 async def test_no_such_task_is_unknown() -> None:
     trouble = answer_of(400, "Parameter verification failed.", {"upid": "no such task"})
     with pytest.raises(TaskUnknown, match="no such task"):
-        await tasks_on(TaskHost(trouble=trouble)).wait(UPID)
+        await tasks_on(TaskHost(trouble=trouble)).wait(Upid.parse(UPID))
 
 
 async def test_a_dark_host_is_unknown_after_the_wait() -> None:
     host = TaskHost(trouble=answer_of(595, "No route to host"))
     with pytest.raises(TaskUnknown, match="No route to host"):
-        await tasks_on(host).wait(UPID, timeout_s=5)
+        await tasks_on(host).wait(Upid.parse(UPID), timeout_s=5)
     assert len(host.polls) > 3
 
 
-async def test_no_upid() -> None:
-    with pytest.raises(ValueError, match="not a UPID"):
-        await tasks_on(TaskHost()).wait("local:9999/x.raw")
+async def test_what_a_writes_answer_names() -> None:
+    call = Call("r1", "POST", "/x")
+    assert started(None, call) is None
+    assert started(UPID, call) == Upid.parse(UPID)
+    for answer in ("local:9999/x.raw", "", 5, True, 1.5):
+        with pytest.raises(PveUnknownOutcome, match="names no task"):
+            started(answer, call)
 
 
 async def test_what_runs_on_a_host() -> None:
