@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.pvesim.blocks import BlockBackend, NoBlocks
 from tests.pvesim.hostblocks import LoopDevices, SparseFiles
+from tests.pvesim.release import RELEASES
 from tests.pvesim.server import SimServer, ready_document
 from tests.pvesim.worldfile import build_world, read_world
 from tests.pvesim.worlds import three_hosts_dict
@@ -22,6 +23,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port of the first node; 0 takes a free one")
     parser.add_argument("--ready-file", type=Path, help="written once all ports listen: JSON with url, urls, ca_file")
     parser.add_argument("--state-dir", type=Path, help="where the CA and volumes lie; a temporary directory otherwise")
+    parser.add_argument("--clock-scale", type=float, help="so many of the world's seconds in one real second")
+    parser.add_argument("--release", choices=sorted(RELEASES), help="which release of Proxmox VE; the newest otherwise")
     parser.add_argument("--blocks", choices=["none", "files", "loop"], default="none")
     return parser
 
@@ -37,7 +40,9 @@ def _blocks(kind: str, state_dir: Path) -> BlockBackend:
 
 
 async def _serve(args: argparse.Namespace, state_dir: Path) -> None:
-    raw = read_world(args.config) if args.config else three_hosts_dict()
+    raw = dict(read_world(args.config) if args.config else three_hosts_dict())
+    chosen = {"clock_scale": args.clock_scale, "release": args.release}
+    raw |= {key: value for key, value in chosen.items() if value is not None}
     server = SimServer(build_world(raw, blocks=_blocks(args.blocks, state_dir)), state_dir)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -6,7 +6,8 @@ Must not know a request; `permissions.py` asks this module, `accessapi.py` chang
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tests.pvesim.privileges import ALL_PRIVILEGES, BUILTIN_ROLES
+from tests.pvesim.privileges import ALL_PRIVILEGES, BUILTIN_ROLES, in_release_8
+from tests.pvesim.release import LATEST, Release
 
 
 @dataclass
@@ -71,7 +72,12 @@ class AclKey:
 class Access:
     """The whole of user.cfg."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: Release = LATEST) -> None:
+        nine = release.guest_agent_privileges
+        self.all_privileges = ALL_PRIVILEGES if nine else in_release_8(ALL_PRIVILEGES)
+        self.builtin_roles = {
+            role: privileges if nine else in_release_8(privileges) for role, privileges in BUILTIN_ROLES.items()
+        }
         self.users: dict[str, User] = {"root@pam": User("root@pam")}
         self.tokens: dict[str, Token] = {}
         self.custom_roles: dict[str, set[str]] = {}
@@ -82,8 +88,8 @@ class Access:
 
     def role_privileges(self, role: str) -> frozenset[str]:
         """What a role grants; an unknown one nothing."""
-        if role in BUILTIN_ROLES:
-            return BUILTIN_ROLES[role]
+        if role in self.builtin_roles:
+            return self.builtin_roles[role]
         return frozenset(self.custom_roles.get(role, ()))
 
     def find_user(self, userid: str, now: int) -> User | None:
@@ -111,7 +117,7 @@ class Access:
             own = self._granted(self._roles("token", token.full_id, frozenset(), path))
             return {privilege: own[privilege] and users[privilege] for privilege in own if privilege in users}
         if who.userid == "root@pam":
-            return dict.fromkeys(ALL_PRIVILEGES, True)
+            return dict.fromkeys(self.all_privileges, True)
         user = self.users.get(who.userid)
         if user is None:
             return {}

@@ -10,7 +10,6 @@ from tests.pvesim.auth import refuse
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.errors import ApiError, denied, die, param_error
 from tests.pvesim.formats import split_list
-from tests.pvesim.privileges import ALL_PRIVILEGES, BUILTIN_ROLES
 
 _TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms")
 _ACL_PATH = re.compile(
@@ -193,7 +192,7 @@ async def delete_token(call: Call) -> Any:
 def _check_privileges(call: Call) -> set[str]:
     privileges = set(split_list(call.params.get("privs", "")))
     for privilege in sorted(privileges):
-        if privilege not in ALL_PRIVILEGES:
+        if privilege not in call.world.access.all_privileges:
             raise param_error(privs=f"invalid format - invalid privilege '{privilege}'\n")
     return privileges
 
@@ -202,22 +201,22 @@ async def get_roles(call: Call) -> Any:
     """All roles."""
     custom = {name: frozenset(privileges) for name, privileges in call.world.access.custom_roles.items()}
     return Unordered(
-        {"roleid": name, "privs": ",".join(sorted(privileges)), "special": int(name in BUILTIN_ROLES)}
-        for name, privileges in {**BUILTIN_ROLES, **custom}.items()
+        {"roleid": name, "privs": ",".join(sorted(privileges)), "special": int(name in call.world.access.builtin_roles)}
+        for name, privileges in {**call.world.access.builtin_roles, **custom}.items()
     )
 
 
 async def create_role(call: Call) -> Any:
     """A new role."""
     name, privileges = call.params["roleid"], _check_privileges(call)
-    if name in BUILTIN_ROLES or name in call.world.access.custom_roles:
+    if name in call.world.access.builtin_roles or name in call.world.access.custom_roles:
         raise die(f"create role failed: role '{name}' already exists")
     call.world.access.custom_roles[name] = privileges
 
 
 def _role(call: Call, what: str) -> str:
     name = call.params["roleid"]
-    if name in BUILTIN_ROLES:
+    if name in call.world.access.builtin_roles:
         raise die(f"{what}auto-generated role '{name}' cannot be modified")
     if name not in call.world.access.custom_roles:
         raise die(f"{what}role '{name}' does not exist")
@@ -235,7 +234,7 @@ async def update_role(call: Call) -> Any:
 async def get_role(call: Call) -> Any:
     """{privilege: 1}."""
     name = call.params["roleid"]
-    if name not in BUILTIN_ROLES and name not in call.world.access.custom_roles:
+    if name not in call.world.access.builtin_roles and name not in call.world.access.custom_roles:
         raise die(f"role '{name}' does not exist")
     return dict.fromkeys(call.world.access.role_privileges(name), 1)
 
@@ -270,7 +269,7 @@ async def update_acl(call: Call) -> Any:
     if not targets:
         raise param_error(users="either 'users', 'groups' or 'tokens' is required.")
     for role in split_list(call.params["roles"]):
-        if role not in BUILTIN_ROLES and role not in access.custom_roles:
+        if role not in call.world.access.builtin_roles and role not in access.custom_roles:
             raise die(f"ACL update failed: role '{role}' does not exist")
         for kind, who in targets:
             if kind == "user" and who not in access.users:

@@ -74,6 +74,7 @@ def vm_resource(call: Call, vm: Vm, *, pooled: bool = True) -> dict[str, Any]:
     entry |= {
         key: heard[key]
         for key in ("name", "cpu", "maxmem", "mem", "memhost", "maxdisk", "disk", "netin", "netout", "uptime")
+        if key in heard
     }
     return entry | {"maxcpu": heard["cpus"], "template": heard.get("template", 0), "diskread": 0, "diskwrite": 0}
 

@@ -98,7 +98,7 @@ async def get_vm_series(call: Call) -> Any:
     """Load of a VM over time: as it is now, for as long as the world exists."""
     vm = get_vm(call)
     summary = vm_summary(call.world, vm)
-    values = {key: summary[key] for key in _VM_SERIES} | {"maxcpu": summary["cpus"]}
+    values = {key: summary[key] for key in _VM_SERIES if key in summary} | {"maxcpu": summary["cpus"]}
     values |= {key: value for key, value in summary.items() if key.startswith("pressure")}
     return [{"time": time, **values} if known else {"time": time} for time, known in _times(call)]
 

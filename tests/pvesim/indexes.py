@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.pvesim.call import Call, Handler, Routes
+from tests.pvesim.errors import die
 
 _CLUSTER = (
     "acme", "backup", "backup-info", "bulk-action", "ceph", "config", "firewall", "ha", "jobs", "log", "mapping",
@@ -47,6 +48,16 @@ async def _cluster_nodes(call: Call) -> Any:
     ]
 
 
+async def _remove_node(call: Call) -> Any:
+    """A host leaves for good. Its directory stays, and with it the ids of its guests."""
+    name = call.params["node"]
+    if call.world.nodes.find(name) is None:
+        raise die(f"Node/IP: {name} is not a known host of the cluster.")
+    if name == call.node:
+        raise die("Cannot delete myself from cluster!")
+    call.world.nodes.remove(name)
+
+
 async def _totem(call: Call) -> Any:
     return {
         "cluster_name": call.world.cluster_name, "config_version": "3", "interface": {"0": {"linknumber": "0"}},
@@ -65,8 +76,8 @@ ROUTES: Routes = {
     ("GET", "/cluster"): _index("name", _CLUSTER),
     ("GET", "/cluster/config"): _index("name", _CONFIG),
     ("GET", "/cluster/config/nodes"): _cluster_nodes,
+    ("DELETE", "/cluster/config/nodes/{node}"): _remove_node,
     ("GET", "/cluster/config/totem"): _totem,
-    ("GET", "/cluster/replication"): _empty,
     ("GET", "/cluster/backup"): _audited([], "/"),
     ("GET", "/cluster/mapping/dir"): _empty,
     ("GET", "/cluster/mapping/pci"): _empty,

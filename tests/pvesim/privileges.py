@@ -1,4 +1,9 @@
-"""The privileges and built-in roles of Proxmox VE 9.2 (recorded; PVE::AccessControl). Data only."""
+"""The privileges and built-in roles of Proxmox VE 9.2 (recorded; PVE::AccessControl), and how release 8 has them.
+
+Data only. Release 8 was not recorded: one VM.Monitor there is what VM.GuestAgent.Unrestricted and its kin are in 9.
+"""
+
+from collections.abc import Collection
 
 _VM_ADMIN = [
     "VM.Config.Disk", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network", "VM.Config.HWType", "VM.Config.Options",
@@ -56,3 +61,11 @@ BUILTIN_ROLES: dict[str, frozenset[str]] = {
     "PVEVMAdmin": frozenset([*_VM_ADMIN, *_VM_USER, *_VM_AUDIT]),
     "PVEVMUser": frozenset([*_VM_USER, *_VM_AUDIT]),
 }
+MONITOR = "VM.Monitor"
+_NOT_IN_8 = "VM.Replicate"
+
+
+def in_release_8(privileges: Collection[str]) -> frozenset[str]:
+    """The same privileges as release 8 names them."""
+    kept = {one for one in privileges if not one.startswith("VM.GuestAgent.") and one != _NOT_IN_8}
+    return frozenset(kept | ({MONITOR} if "VM.GuestAgent.Unrestricted" in privileges else set()))

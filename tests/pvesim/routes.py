@@ -3,6 +3,7 @@
 from tests.pvesim import (
     accessapi,
     agentapi,
+    backupapi,
     cloudinit,
     clusterapi,
     configread,
@@ -18,6 +19,7 @@ from tests.pvesim import (
     nodeapi,
     poolapi,
     power,
+    replicationapi,
     resize,
     snapshots,
     storageapi,
@@ -28,6 +30,7 @@ from tests.pvesim.call import Routes
 ROUTES: Routes = {
     **accessapi.ROUTES,
     **agentapi.ROUTES,
+    **backupapi.ROUTES,
     **cloudinit.ROUTES,
     **clusterapi.ROUTES,
     **configread.ROUTES,
@@ -43,6 +46,7 @@ ROUTES: Routes = {
     **nodeapi.ROUTES,
     **poolapi.ROUTES,
     **power.ROUTES,
+    **replicationapi.ROUTES,
     **resize.ROUTES,
     **snapshots.ROUTES,
     **storageapi.ROUTES,

@@ -42,6 +42,9 @@ class SimServer:
                 [
                     web.get("/__sim__/log", self._get_log),
                     web.get("/__sim__/world", self._get_world),
+                    web.get("/__sim__/state", self._get_state),
+                    web.post("/__sim__/cluster", self._post_cluster),
+                    web.post("/__sim__/storages/{storage}", self._post_storage),
                     web.post("/__sim__/faults", self._post_faults),
                     web.delete("/__sim__/faults", self._delete_faults),
                     web.post("/__sim__/nodes/{node}", self._post_node),
@@ -99,6 +102,22 @@ class SimServer:
 
     async def _get_world(self, request: web.Request) -> web.Response:
         return web.json_response(world_state(self.world))
+
+    async def _get_state(self, request: web.Request) -> web.Response:
+        return web.json_response(self.world.dump())
+
+    async def _post_cluster(self, request: web.Request) -> web.Response:
+        self.world.quorate = bool((await request.json())["quorate"])
+        return web.json_response({})
+
+    async def _post_storage(self, request: web.Request) -> web.Response:
+        body: Mapping[str, Any] = await request.json()
+        storage = self.world.storages.get(request.match_info["storage"])
+        storage.unmounted = body.get("unmounted", storage.unmounted)
+        if "locked" in body:
+            locked = self.world.storages.locked
+            (locked.add if body["locked"] else locked.discard)(storage.storage_id)
+        return web.json_response({})
 
     async def _post_faults(self, request: web.Request) -> web.Response:
         self.world.faults.add(Faults.parse(await request.json()))

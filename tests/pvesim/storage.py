@@ -6,6 +6,7 @@ Must not check permissions (handlers do) and must not know VM configurations.
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from tests.pvesim.blocks import BlockBackend
 from tests.pvesim.clock import SimClock
@@ -190,6 +191,18 @@ class Storages:
         volume.size_bytes = round_up(size_bytes, plugin_of(storage).size_step_bytes)
         await self._blocks.resize(volume)
 
+    def send(self, volume: Volume, node: str) -> None:
+        """A local volume lies on another host from now on, under the same name."""
+        del self.volumes[self._key(self.get(volume.storage), volume.node, volume.name)]
+        volume.node = node
+        self.volumes[self._key(self.get(volume.storage), node, volume.name)] = volume
+
+    def replicate(self, volume: Volume, node: str) -> None:
+        """A second, local volume of that name on another host, as the first is now."""
+        storage = self.get(volume.storage)
+        copy = replace(volume, node=node, holders=set(), snapshots=dict(volume.snapshots))
+        self.volumes[self._key(storage, node, volume.name)] = copy
+
     async def copy(self, source: Volume, target: Volume) -> None:
         """Copy contents."""
         await self._blocks.copy(source, target)
@@ -210,8 +223,11 @@ class Storages:
 
     def path_of(self, volume: Volume) -> str:
         """The path on the host."""
-        storage = self.get(volume.storage)
-        return plugin_of(storage).path(storage, volume.name)
+        return self.path_in(self.get(volume.storage), volume.name)
+
+    def path_in(self, storage: Storage, name: str) -> str:
+        """The path that a volume of this name has or would have."""
+        return plugin_of(storage).path(storage, name)
 
     @asynccontextmanager
     async def _lock(self, storage: Storage, node: str) -> AsyncIterator[None]:

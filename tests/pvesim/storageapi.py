@@ -7,9 +7,11 @@ from typing import Any
 from tests.pvesim.answers import Unordered
 from tests.pvesim.call import Call, Routes
 from tests.pvesim.clusterapi import shuffled_content
-from tests.pvesim.errors import die, param_error
+from tests.pvesim.errors import die, param_error, param_errors
 from tests.pvesim.formats import split_list
+from tests.pvesim.pluginlvm import CHAIN
 from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS, supported_content
+from tests.pvesim.schema import UNKNOWN
 from tests.pvesim.state import Storage
 
 _SEE = ("Datastore.Audit", "Datastore.AllocateSpace")
@@ -66,6 +68,7 @@ async def create(call: Call) -> Any:
         raise die(f"create storage failed: storage ID '{storage_id}' already defined")
     if kind not in PLUGINS:
         raise die(f"create storage failed: pvesim does not simulate storage type '{kind}'")
+    _check_release(call)
     options: dict[str, str | int] = {k: v for k, v in call.params.items() if k not in _COMMON}
     storages.definitions[storage_id] = Storage(
         storage_id, kind, supported_content(kind, split_list(call.params.get("content", "images,rootdir"))),
@@ -75,8 +78,14 @@ async def create(call: Call) -> Any:
     return {"storage": storage_id, "type": kind}
 
 
+def _check_release(call: Call) -> None:
+    if CHAIN in call.params and not call.world.release.volume_chains:
+        raise param_errors({CHAIN: UNKNOWN})
+
+
 async def update(call: Call) -> Any:
     """Change a definition."""
+    _check_release(call)
     storage = call.world.storages.get(call.params["storage"])
     if "digest" in call.params and call.params["digest"] != storage_digest(call):
         raise die("detected modified configuration - file changed by other user? Try again.")

@@ -79,6 +79,16 @@ class Tasks:
         runner.add_done_callback(self._running.discard)
         return task
 
+    def remember(self, upid: str, who: Identity, log: list[str], exitstatus: str, endtime: int) -> Task:
+        """A task that ended before this world began."""
+        _, node, pid, pstart, starttime, kind, target, *_ = upid.split(":")
+        task = Task(upid, node, int(pid, 16), int(pstart, 16), int(starttime, 16), kind, target, who, list(log))
+        task.exitstatus, task.endtime = exitstatus, endtime
+        task.done.set()
+        self.by_upid[upid] = task
+        self._pid = max(self._pid, task.pid)
+        return task
+
     async def _run(self, task: Task, body: Body, fault: Action | None) -> None:
         try:
             await self._clock.sleep(self._profile.task_start_s)

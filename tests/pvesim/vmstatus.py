@@ -50,13 +50,14 @@ def vm_summary(world: "World", vm: Vm) -> dict[str, Any]:
         "cpu": 0.01 if uptime else 0,
         "maxmem": memory_mib(vm) << 20,
         "mem": (memory_mib(vm) << 19) if uptime else 0,
-        "memhost": (memory_mib(vm) << 19) if uptime else 0,
         "maxdisk": boot_disk_bytes(vm),
         "disk": 0,
         "netin": 0,
         "netout": 0,
         "uptime": uptime,
     }
+    if world.release.pressure:
+        summary["memhost"] = summary["mem"]
     if conf.get("tags"):
         summary["tags"] = conf["tags"]
     if vm.is_template:
@@ -67,6 +68,7 @@ def vm_summary(world: "World", vm: Vm) -> dict[str, Any]:
         summary["lock"] = conf["lock"]
     if running:
         summary["pid"] = vm.qemu_pid
+    if running and world.release.pressure:
         pressures = ("cpusome", "cpufull", "iosome", "iofull", "memorysome", "memoryfull")
         summary |= {f"pressure{name}": 0 for name in pressures}
     return summary

@@ -28,6 +28,7 @@ from tests.pvesim.release import LATEST, Release
 from tests.pvesim.requests import SimRequest, SimResponse, parse_params, split_path
 from tests.pvesim.router import Match, Router
 from tests.pvesim.routes import ROUTES
+from tests.pvesim.saving import dump
 from tests.pvesim.schema import ApiSchema, load
 from tests.pvesim.state import Vm
 from tests.pvesim.storage import Storages
@@ -60,8 +61,8 @@ class World:
         self.clock = SimClock(epoch, clock_scale)
         self.blocks: BlockBackend = blocks or NoBlocks()
         self.nodes = Nodes(self.clock)
-        self.access = Access()
-        self.permissions = PermissionChecker(self.access)
+        self.access = Access(release)
+        self.permissions = PermissionChecker(self.access, release)
         self.authenticator = Authenticator(self.access)
         self.storages = Storages(self.clock, self.blocks, profile)
         self.vms: dict[int, Vm] = {}
@@ -70,6 +71,8 @@ class World:
         self.log = RequestLog()
         self.ha = HaState()
         self.ha_manager = HaManager(self)
+        # Replication jobs by id.
+        self.replication: dict[str, dict[str, Any]] = {}
         self.options: dict[str, Any] = {"mac_prefix": "BC:24:11"}
         # Temporary path -> bytes of a file that came with a request.
         self.uploads: dict[str, bytes] = {}
@@ -84,6 +87,10 @@ class World:
         from tests.pvesim.worldfile import build_world
 
         return build_world(raw, blocks=blocks)
+
+    def dump(self) -> dict[str, Any]:
+        """The state as a world file, which `from_dict` reads (see saving.py for what is not in it)."""
+        return dump(self)
 
     @property
     def quorate(self) -> bool:

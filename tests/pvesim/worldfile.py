@@ -16,12 +16,13 @@ from tests.pvesim.formats import split_list
 from tests.pvesim.plugins import ALWAYS_SHARED, PLUGINS, supported_content
 from tests.pvesim.profile import PROFILES
 from tests.pvesim.release import LATEST, RELEASES
+from tests.pvesim.saving import SAVED_OF_VOLUMES, SAVED_SECTIONS, restore, restore_vm
 from tests.pvesim.state import GuestAgent, Node, Plugged, Storage, Vm
 from tests.pvesim.world import World
 
 _TOP = frozenset(
     ["region", "cluster", "seed", "profile", "epoch", "nodes", "storages", "users", "tokens", "roles", "acl", "vms",
-     "volumes", "faults", "release", "clock_scale"]
+     "volumes", "faults", "release", "clock_scale", *SAVED_SECTIONS]
 )  # fmt: skip
 
 
@@ -53,15 +54,24 @@ def build_world(raw: Mapping[str, Any], *, blocks: BlockBackend | None = None) -
     for storage_id, spec in raw.get("storages", {}).items():
         _add_storage(world, storage_id, spec)
     _add_access(world, raw)
+    for spec in raw.get("volumes", []):
+        _add_volume(world, spec)
     for vmid, spec in raw.get("vms", {}).items():
         _add_vm(world, int(vmid), spec)
-    for spec in raw.get("volumes", []):
-        storage = world.storages.get(spec["storage"])
-        node = spec.get("node", world.nodes.first.name)
-        world.storages.put(storage, node, spec["name"], parse_size(str(spec["size"])), spec.get("format", "raw"))
+    restore(world, raw)
     for spec in raw.get("faults", []):
         world.faults.add(Faults.parse(spec))
     return world
+
+
+def _add_volume(world: World, spec: Mapping[str, Any]) -> None:
+    storage = world.storages.get(spec["storage"])
+    node = spec.get("node") or world.nodes.first.name
+    size_bytes = parse_size(str(spec["size"]))
+    volume = world.storages.put(storage, node, spec["name"], size_bytes, spec.get("format", "raw"))
+    for key in SAVED_OF_VOLUMES:
+        if key in spec:
+            setattr(volume, key, copy.deepcopy(spec[key]))
 
 
 def _add_node(world: World, number: int, name: str, spec: Mapping[str, Any]) -> None:
@@ -72,6 +82,7 @@ def _add_node(world: World, number: int, name: str, spec: Mapping[str, Any]) -> 
     node.dns = spec.get("dns", node.dns)
     if "interfaces" in spec:
         node.interfaces = _as_list(spec["interfaces"])
+    node.dark, node.dark_since = spec.get("dark", ""), float(spec.get("dark_since", 0.0))
     world.nodes.add(node)
 
 
@@ -132,7 +143,9 @@ def _add_vm(world: World, vmid: int, spec: Mapping[str, Any]) -> None:
             volume = world.storages.put(storage, vm.node, name, drive.size_bytes or 4 << 20, fmt)
         if not drive.is_cdrom:
             vm.conf[key] = format_drive(drive.with_options(size=format_size(volume.size_bytes)))
-    if spec.get("running", True):
+    if "saved" in spec:
+        restore_vm(world, vm, spec["saved"])
+    elif spec.get("running", True):
         # Built, not started: the guest is there from the beginning.
         vm.power, vm.qemu_pid = "running", world.tasks.next_pid()
         for key, drive in drives_of(vm.conf):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.pvesim.faults import Rule, cut_after, cut_before
 from tests.pvesim.server import SimServer
+from tests.pvesim.world import World
 from tests.pvesim.worlds import CSI_SECRET, CSI_TOKEN, three_hosts
 
 ROOT_DIR = Path(__file__).parents[3]
@@ -113,6 +114,21 @@ async def test_the_control_door_shows_and_changes_the_world(server: SimServer, c
     assert state["vms"]["111"]["plugged"] == {"scsi0": "local-lvm:vm-111-disk-0"}
 
 
+async def test_the_control_door_takes_quorum_and_storages_away_and_hands_the_state_out(
+    server: SimServer, client: httpx.AsyncClient
+) -> None:
+    await client.post("/__sim__/cluster", json={"quorate": False})
+    refused = await client.put("/api2/json/nodes/pve1/qemu/111/config", data={"delete": "scsi0"})
+    assert refused.reason_phrase.endswith("Permission denied")
+    await client.post("/__sim__/cluster", json={"quorate": True})
+    await client.post("/__sim__/storages/local", json={"unmounted": True, "locked": False})
+    assert (await client.post(CONTENT, data=NEW)).reason_phrase.startswith("unable to activate storage 'local'")
+    state = (await client.get("/__sim__/state")).json()
+    loaded = World.from_dict(state)
+    assert loaded.storages.definitions["local"].unmounted
+    assert loaded.vms.keys() == server.world.vms.keys()
+
+
 async def _start(tmp_path: Path, *args: str) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
     ready = tmp_path / "ready.json"
     process = await asyncio.create_subprocess_exec(
@@ -132,10 +148,12 @@ async def test_as_a_process_it_serves_a_world_file_and_ends_on_sigterm(tmp_path:
     world.write_text(
         "nodes: {alone: {}}\ntokens: {'a@pve!t': {secret: s3cret}}\nstorages: {local: {type: dir, path: /var/lib/vz}}\n"
     )
-    process, ready = await _start(tmp_path, "--config", str(world))
+    process, ready = await _start(tmp_path, "--config", str(world), "--release", "8.4", "--clock-scale", "20")
     async with _client(ready["url"], Path(ready["ca_file"])) as client:
         nodes = await client.get("/api2/json/nodes", headers={"Authorization": "PVEAPIToken=a@pve!t=s3cret"})
         assert nodes.json()["data"][0]["node"] == "alone"
+        version = await client.get("/api2/json/version", headers={"Authorization": "PVEAPIToken=a@pve!t=s3cret"})
+        assert version.json()["data"]["release"] == "8.4"
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
