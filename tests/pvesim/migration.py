@@ -18,10 +18,10 @@ from tests.pvesim.vmstatus import memory_mib
 
 
 def _local_disks(call: Call, vm: Vm) -> list[tuple[str, str, int]]:
-    """(key, volid, size) of the disks that the target host would not see."""
+    """(key, volid, size) of the disks that the target host would not see; those that wait to be plugged count."""
     storages = call.world.storages
     found = []
-    for key, drive in sorted(drives_of(vm.conf)):
+    for key, drive in sorted([*drives_of(vm.conf), *drives_of(vm.pending)], key=lambda item: item[0]):
         if drive.file in ("none", "cdrom"):
             continue
         volume = storages.find_volume(drive.file, vm.node)
