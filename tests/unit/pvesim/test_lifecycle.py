@@ -1,9 +1,12 @@
 """VMs come and go: create, destroy, snapshots and their leftovers, clones, moves, migration; world files."""
 
+import asyncio
+
 import pytest
 
 from tests.pvesim.direct import Direct
 from tests.pvesim.world import World
+from tests.pvesim.worlds import ROOT_SECRET, ROOT_TOKEN, three_hosts
 
 pytestmark = pytest.mark.looptime
 VM = "/nodes/pve1/qemu/200"
@@ -121,6 +124,42 @@ async def test_local_foreign_volumes_block_migration_and_shared_ones_travel(
     assert world.vms[210].node == "pve2"
     running = await root.post("/nodes/pve1/qemu/111/migrate", target="pve2")
     assert running.reason == "can't migrate running VM without --online"
+
+
+async def test_a_clone_goes_through_three_phases() -> None:
+    world = three_hosts(profile="as measured")
+    root = Direct(world, ROOT_TOKEN, ROOT_SECRET)
+    disks = {"scsi0": "local:4", "scsi1": "local:4"}
+    options = {"description": "template", "net0": "virtio,bridge=vmbr0"}
+    await root.finish(await root.post("/nodes/pve1/qemu", vmid=900, **options, **disks))
+    world.storages.get("local").options["bwlimit"] = "clone=1048576"
+    reply = await root.post("/nodes/pve1/qemu/900/clone", newid=901, full=1)
+    await asyncio.sleep(2)
+    # Nothing but a lock and a fixed remark while the first disk is copied, then all of it, still locked.
+    config = (await root.get("/nodes/pve1/qemu/901/config")).data
+    assert {key: value for key, value in config.items() if key != "digest"} == {
+        "lock": "clone", "description": " qmclone temporary file",
+    }  # fmt: skip
+    await asyncio.sleep(4)
+    config = (await root.get("/nodes/pve1/qemu/901/config")).data
+    assert (config["lock"], config["description"]) == ("clone", "template")
+    task = await root.finish(reply)
+    assert task.exitstatus == "OK"
+    config = (await root.get("/nodes/pve1/qemu/901/config")).data
+    assert "lock" not in config
+    assert config["net0"] != world.vms[900].conf["net0"]
+
+
+async def test_a_clone_for_another_host_needs_shared_disks(root: Direct) -> None:
+    await root.finish(await root.post("/nodes/pve1/qemu", vmid=900, scsi0="local:1"))
+    local = await root.post("/nodes/pve1/qemu/900/clone", newid=901, full=1, target="pve2")
+    assert local.reason == "can't clone VM to node 'pve2' (VM uses local storage)"
+    worse = await root.post("/nodes/pve1/qemu/900/clone", newid=901, full=1, target="pve2", storage="local-lvm")
+    assert worse.reason == "can't clone to non-shared storage 'local-lvm'"
+    await root.finish(await root.post("/nodes/pve1/qemu", vmid=902, scsi0="ceph:1"))
+    assert (await root.post("/nodes/pve1/qemu/902/clone", newid=901, full=1, target="pve2")).status == 200
+    await root.world.tasks.settle()
+    assert root.world.vms[901].node == "pve2"
 
 
 async def test_the_guest_agent_tells_what_the_world_file_says(ccm: Direct, world: World) -> None:
