@@ -176,6 +176,7 @@ class _Reading:
             message = "unknown key" + (f', did you mean "{near}"?' if near else "")
         elif kind == "missing":
             message = "is required"
+        message = message.removeprefix("Value error, ")  # pydantic's word for a check of ours; it tells a user nothing
         return f"{source}: {_dotted(loc)}: {message}" if loc else f"{source}: {message}"
 
 

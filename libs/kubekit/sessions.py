@@ -144,7 +144,8 @@ async def connect(
         elif settings.server is None:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
-        where = f"kubeconfig {settings.kubeconfig}" if settings.kubeconfig else "service account of the Pod"
+        pod = "service account of the Pod (outside a Pod, give a kubeconfig)"
+        where = f"kubeconfig {settings.kubeconfig}" if settings.kubeconfig else pod
         raise SettingsError([f"{where}: {error}"]) from error
     if settings.server is not None:
         configuration.host = settings.server
