@@ -7,7 +7,7 @@ from tests.kubesim import Cluster
 from tests.pvesim.world import World
 from tests.sim.harness.ledger import Claim, Ledger, VolumeKey
 from tests.sim.harness.stage import OWNER, REGION, VMIDS, node_name
-from tests.sim.harness.truth import Place, file_of, find_volume, key_on, places
+from tests.sim.harness.truth import Place, file_of, find_volume, places
 
 _HELD = ("config", "pending", "guest")
 
@@ -117,7 +117,8 @@ def _check_foreign(world: World, ledger: Ledger) -> None:
             del ledger.foreign[vmid, key]  # destroyed with its owner
             continue
         in_guest = not vm.running or (key in vm.plugged and vm.plugged[key].volid == volid)
-        exists = find_volume(world, key_on(world, volid, vm.node)) is not None
+        # On its way to another host a VM's own disk is there before the VM is.
+        exists = any(volume.volid == volid for volume in world.storages.volumes.values())
         if file_of(vm.conf.get(key, "")) != volid or not in_guest or not exists:
             ledger.break_off(
                 f"foreign disk {volid} is not in {key} of VM {vmid} any more: config {vm.conf.get(key)!r}, "
