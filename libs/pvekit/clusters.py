@@ -1,5 +1,6 @@
 """All Proxmox VE clusters of a process: the only place that builds their objects."""
 
+import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -97,10 +98,17 @@ class Clusters:
             if self._with_drives:
                 region.drives.start()
 
-    async def aclose(self) -> None:
-        """Finish writes under way, stop background work, close the connections."""
+    async def watch(self) -> None:
+        """Wait for ever; raises BackgroundFailed when background work has ended by itself: nothing would be true any
+        more.
+        """
+        watches = [each.watch() for region in self.regions() for each in (region.inventory, region.drives)]
+        await asyncio.gather(*watches)
+
+    async def aclose(self, drain_s: float | None = None) -> None:
+        """Give writes under way `drain_s` seconds (None: as long as they take), end all else, close the connections."""
+        await asyncio.gather(*(region.writers.aclose(drain_s) for region in self.regions()))
         for region in self.regions():
-            await region.writers.aclose()
             await region.drives.aclose()
             await region.inventory.aclose()
             await region.client.aclose()

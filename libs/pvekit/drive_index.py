@@ -3,7 +3,8 @@
 Proxmox VE has no such index and refuses neither a second attachment nor the deletion of a volume in use, so whoever
 wants to do either must have looked through every VM. Reading is done in the background, with a budget of its own:
 every VM once a minute at most and one a second, four at once while something is missing. It must never answer with a
-short list: what could not be read is an error, not "nobody".
+short list: what could not be read is an error, not "nobody". What it answers may be a minute old; a caller about to
+refuse something for it asks `reread` first.
 """
 
 import asyncio
@@ -121,17 +122,20 @@ class DriveIndex:
             read.cancel()
         await asyncio.gather(*reads, return_exceptions=True)
 
-    def note(self, vmid: int, node: str, config: VmConfig) -> None:
-        """A config that somebody has just read anyway."""
+    async def read(self, node: str, vmid: int) -> VmConfig:
+        """`Vms.pending`, and keep what it says of drives: everybody who reads a VM's config reads it here.
+
+        Of two readings that overlap the one that began later counts: the other may be the older state, however late
+        it arrives.
+        """
+        began_at = self._clock.monotonic()
+        config = await self._vms.pending(node, vmid)
         before = self._entries.get(vmid, _Entry(node))
-        self._entries[vmid] = replace(
-            before,
-            node=node,
-            digest=config.digest,
-            refs=tuple(_refs_of(config)),
-            read_at=self._clock.monotonic(),
-            trouble=None,
-        )
+        if began_at >= before.read_at:
+            self._entries[vmid] = replace(
+                before, node=node, digest=config.digest, refs=tuple(_refs_of(config)), read_at=began_at, trouble=None
+            )
+        return config
 
     async def holders(
         self, volid: str, *, max_age_s: float = 60.0, nodes: frozenset[str] | None = None
@@ -172,6 +176,17 @@ class DriveIndex:
             ),
             key=lambda holder: (holder.vmid, holder.key),
         )
+
+    async def reread(self, vmids: Iterable[int]) -> None:
+        """Read these VMs now, in the background's name; those of silent hosts cannot have changed and are left out."""
+        with purpose("background"):
+            vms = [vm for vmid in vmids if (vm := self._inventory.vm(vmid)) is not None]
+            up = [vm for vm in vms if self._inventory.silent_s(vm.node) == 0]
+            await asyncio.gather(*(self._read_once(vm.vmid, vm.node) for vm in up))
+
+    async def watch(self) -> None:
+        """Wait for ever; raises BackgroundFailed when the reading has ended by itself."""
+        await self._background.run_until(asyncio.Event())
 
     @property
     def complete(self) -> bool:
@@ -250,8 +265,7 @@ class DriveIndex:
     async def _read_from(self, vmid: int, node: str) -> None:
         for _ in range(_SETTLE_TRIES):
             began_at = self._clock.monotonic()
-            config = await self._vms.pending(node, vmid)
-            self.note(vmid, node, config)
+            config = await self.read(node, vmid)
             entry = self._entries[vmid]
             if entry.snapshots_digest == config.digest and config.digest:
                 self._entries[vmid] = replace(entry, snapshots_at=began_at)

@@ -60,9 +60,9 @@ class Drive:
         return storage if colon and "/" not in storage else ""
 
     @property
-    def is_cdrom(self) -> bool:
-        """Whether the guest sees a CD-ROM (cloud-init images included), which is never one of our volumes."""
-        return self.options.get("media") == "cdrom" or self.volid in {"none", "cdrom"}
+    def is_empty(self) -> bool:
+        """Whether it is a CD-ROM drive without a volume in it. A CD-ROM with one refers to it as any drive does."""
+        return self.volid in {"none", "cdrom"}
 
     @property
     def size_bytes(self) -> int | None:

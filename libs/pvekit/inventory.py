@@ -110,6 +110,10 @@ class Inventory:
             self._reading.task.cancel()
             await asyncio.gather(self._reading.task, return_exceptions=True)
 
+    async def watch(self) -> None:
+        """Wait for ever; raises BackgroundFailed when the polling has ended by itself."""
+        await self._background.run_until(asyncio.Event())
+
     async def wait_ready(self, timeout_s: float | None) -> None:
         """Wait for the first reading, None: for ever; raises Unavailable with the last error's text."""
         try:

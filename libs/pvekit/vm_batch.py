@@ -49,6 +49,8 @@ class Member:
     slots_spoilt: int = 0
     unplugs_failed: int = 0
     rounds: int = 0
+    may_plug: bool = True
+    """Whether a waiting entry may still be plugged, in order to be taken away."""
 
     @property
     def abandoned(self) -> bool:

@@ -7,9 +7,10 @@ batch is found. What a write must hold is `vm_config_plan`'s, whom an error is a
 import asyncio
 import contextvars
 import re
+from collections.abc import Iterable
 
 from appkit.backoff import Backoff
-from appkit.errors import DriverError, NotFound, Unavailable
+from appkit.errors import DriverError, FailedPrecondition, NotFound, Unavailable
 from appkit.logs import get_logger
 from pvekit.api_path import api_path
 from pvekit.blame import blamed, only_about, text_for
@@ -95,6 +96,12 @@ class VmBatches:
         """A slot whose controller the guest did not let go of at that moment, as an earlier process has seen."""
         self._quarantine.add(key, since=since)
 
+    async def stop(self) -> None:
+        """End without a result for whoever still waits; for the end of the process."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+
     async def wait_idle(self) -> None:
         """Wait until nothing is under way."""
         while self._worker is not None and not self._worker.done():
@@ -145,6 +152,8 @@ class VmBatches:
         await self._wait_for_running()
         await self._read(batch)
         batch.groups.append(self._take())
+        if any(not member.wish.attach and member.wish.done(batch.config) for member in batch.groups[0]):
+            await self._wait_for_others(batch)
         while batch.groups:
             group = self._settle(batch, batch.groups.pop(0))
             if group and self._running is not None:
@@ -256,12 +265,21 @@ class VmBatches:
         """Answer the members whose wish this reading shows to be true; the others."""
         rest = []
         for member in group:
-            if member.wish.done(batch.config) and (member.written or batch.reading > member.joined):
+            if member.wish.attach and member.wish.hosts is not None and batch.node not in member.wish.hosts:
+                batch.failed.append((member, self._out_of_reach(batch, member.wish.hosts)))
+            elif member.wish.done(batch.config) and (member.written or self._is_news(batch, member)):
                 keys = traces(batch.config, member.wish.volid).live
                 member.succeed(Seen(batch.node, batch.config, keys, member.written))
             else:
                 rest.append(member)
         return rest
+
+    def _is_news(self, batch: Batch, member: Member) -> bool:
+        """Whether the reading tells the truth about a wish for which nothing was written."""
+        return batch.reading > member.joined and (member.wish.attach or self._running is None)
+
+    def _out_of_reach(self, batch: Batch, hosts: Iterable[str]) -> FailedPrecondition:
+        return FailedPrecondition(f"{self._name} is on {batch.node} now, the volume is on {', '.join(sorted(hosts))}")
 
     async def _locate(self, batch: Batch, *, fresh: bool = False) -> None:
         match await self._tools.locator.find(self._vmid, fresh=fresh):
@@ -277,13 +295,12 @@ class VmBatches:
             self._readings += 1
             number = self._readings
             try:
-                config = await self._tools.vms.pending(batch.node, self._vmid)
+                config = await self._tools.drives.read(batch.node, self._vmid)
             except VmNotHere:
                 if last:
                     raise
                 await self._locate(batch, fresh=True)
             else:
-                self._tools.drives.note(self._vmid, batch.node, config)
                 batch.config, batch.reading = config, number
                 return
 
@@ -338,7 +355,7 @@ class VmBatches:
     async def _looks_done(self, batch: Batch, group: list[Member]) -> bool:
         try:
             with purpose("poll"):
-                config = await self._tools.vms.pending(batch.node, self._vmid)
+                config = await self._tools.drives.read(batch.node, self._vmid)
         except DriverError:
             return False
         return all(member.wish.done(config) for member in group)
@@ -354,6 +371,25 @@ class VmBatches:
         except DriverError as error:
             _log.info("earlier config change ended", extra={"vmid": self._vmid, "error": str(error)})
         self._running = None
+
+    async def _wait_for_others(self, batch: Batch) -> None:
+        """That a volume is nowhere is not said while a change runs that another process of this service has begun.
+
+        Two processes are normal: each of Kubernetes' sidecars elects its own leader, and a dead one leaves its tasks.
+        """
+        with purpose("poll"):
+            running = await self._tools.tasks.running(batch.node)
+        others = [upid for upid in running if upid.type == "qmconfig" and upid.id == str(self._vmid)]
+        for upid in others:
+            _log.info("waiting for a change by another process", extra={"upid": str(upid)})
+            try:
+                await self._tools.tasks.wait(upid, timeout_s=_LOOK_S)
+            except TaskTimeout:
+                self._running = upid
+            except DriverError as error:
+                _log.info("it ended", extra={"upid": str(upid), "how": str(error)})
+        if others:
+            await self._read(batch)
 
     def _still_running(self, upid: Upid) -> TaskTimeout:
         return TaskTimeout(

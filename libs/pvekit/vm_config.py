@@ -55,13 +55,15 @@ class VmConfig:
         return cls(digest, MappingProxyType(current), MappingProxyType(pending), frozenset(deletes))
 
     def drives(self) -> dict[str, Drive]:
-        """Drives the guest has now, by key; entries waiting to be deleted included, `unusedN` and CD-ROMs not."""
-        return {key: drive for key, drive in _drives(self.current) if is_drive_key(key) and not drive.is_cdrom}
+        """Volumes that the guest has now, by key; entries waiting to be deleted included, `unusedN` and empty CD-ROM
+        drives not.
+        """
+        return {key: drive for key, drive in _drives(self.current) if is_drive_key(key) and not drive.is_empty}
 
     def pending_drives(self) -> dict[str, Drive]:
-        """Drives that wait to be plugged or to replace another, by key."""
+        """Volumes that wait to be plugged or to replace another, by key."""
         waiting = {key: change.value for key, change in self.pending.items()}
-        return {key: drive for key, drive in _drives(waiting) if is_drive_key(key) and not drive.is_cdrom}
+        return {key: drive for key, drive in _drives(waiting) if is_drive_key(key) and not drive.is_empty}
 
     def unused(self) -> dict[str, Drive]:
         """`unusedN` entries, by key."""
@@ -74,6 +76,12 @@ class VmConfig:
     def scsi_slots(self) -> dict[int, Drive]:
         """Live drives on the scsi bus by slot."""
         return {slot: drive for key, drive in self.drives().items() if (slot := scsi_slot(key)) is not None}
+
+    @property
+    def boot_keys(self) -> frozenset[str]:
+        """Drives the VM boots from, as far as its settings say (`boot: order=scsi0;net0`, the older `bootdisk`)."""
+        _, _, order = self.current.get("boot", "").partition("order=")
+        return frozenset(order.partition(",")[0].split(";")) | {self.current.get("bootdisk", "")}
 
     @property
     def name(self) -> str:

@@ -50,11 +50,15 @@ def traces(config: VmConfig, volid: str) -> Traces:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`attach`: the volume shall be a live drive, with `options` if it has to be plugged; else it shall be nowhere."""
+    """`attach`: the volume shall be a live drive, with `options` if it has to be plugged; else it shall be nowhere.
+
+    `hosts`: where the volume of this id is the one that is meant; None: everywhere.
+    """
 
     attach: bool
     volid: str
     options: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+    hosts: frozenset[str] | None = field(default=None, hash=False, compare=False)
 
     def done(self, config: VmConfig) -> bool:
         """Whether the config shows it to be true, with nothing waiting that would undo it."""
@@ -82,16 +86,24 @@ class Plan:
 
 
 def make_plan(
-    config: VmConfig, wishes: Iterable[Wish], *, banned: Collection[str], discard: Iterable[Wish] = (), vm: str
+    config: VmConfig,
+    wishes: Iterable[Wish],
+    *,
+    banned: Collection[str],
+    discard: Iterable[Wish] = (),
+    plug_first: Collection[Wish] = (),
+    vm: str,
 ) -> Plan:
     """The write that brings `wishes` nearer; one whose removal is only half done needs a second write afterwards.
 
-    `banned` are keys that must not be filled. What waits for the wishes of `discard` (given up) is reverted in passing.
+    A removal in `plug_first` does not revert what waits to be plugged, it plugs it: the guest may have the disk already,
+    if the config could not be written after the plug (recorded without quorum, 9.2), and only a disk that the config
+    knows can be taken away. `banned` are keys that must not be filled. What waits for the wishes of `discard` (given up) is reverted in passing.
     `vm` names the VM in texts.
     """
     plan = Plan()
     for wish in wishes:
-        _add(plan, config, wish, banned, vm)
+        _add(plan, config, wish, banned, vm, plug_first=wish in plug_first)
     for wish in discard:
         if wish.attach:
             plan.reverts += traces(config, wish.volid).waiting
@@ -101,13 +113,20 @@ def make_plan(
     return plan
 
 
-def _add(plan: Plan, config: VmConfig, wish: Wish, banned: Collection[str], vm: str) -> None:
+def _add(plan: Plan, config: VmConfig, wish: Wish, banned: Collection[str], vm: str, *, plug_first: bool) -> None:
     found = traces(config, wish.volid)
     deletes: tuple[str, ...] = ()
     reverts: tuple[str, ...] = found.waiting
     changes: dict[str, str] = {}
     if not wish.attach:
         deletes = found.live + found.leaving + found.replaced
+        if plug_first:
+            changes = {key: config.pending[key].value for key in found.waiting if key not in config.current}
+            reverts = tuple(key for key in found.waiting if key not in changes)
+        if boots := [key for key in deletes if key in config.boot_keys]:
+            # Proxmox VE refuses this to a running VM and leaves the removal waiting: the VM would not start again.
+            plan.refused[wish] = FailedPrecondition(f"{wish.volid} is {boots[0]} of {vm}, which it boots from")
+            return
     elif other := [key for key in found.live if scsi_slot(key) is None]:
         plan.refused[wish] = FailedPrecondition(
             f"{wish.volid} is attached to {vm} as {other[0]}, which this program never does; detach it there first"

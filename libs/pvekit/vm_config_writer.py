@@ -5,11 +5,13 @@ itself behind. So each batch reads, writes with the digest it read, follows the 
 caller from what was seen last. It must not be bypassed: two writers on one VM lose each other's changes.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appkit.clock import Clock
 from appkit.errors import Unavailable
+from appkit.logs import get_logger
 from pvekit.drive_index import DriveIndex
 from pvekit.drives import Drive, scsi_slot
 from pvekit.errors import HotplugFailed
@@ -21,6 +23,8 @@ from pvekit.vm_batch import Tools
 from pvekit.vm_batches import VmBatches
 from pvekit.vm_config_plan import Wish
 from pvekit.vms import Vms
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,15 @@ class VmConfigWriters:
         self._writers: dict[int, VmBatches] = {}
         self._closed = False
 
-    async def attach(self, vmid: int, volid: str, options: Mapping[str, str]) -> Attachment:
+    async def attach(
+        self, vmid: int, volid: str, options: Mapping[str, str], *, hosts: frozenset[str] | None = None
+    ) -> Attachment:
         """Make a volume a live drive of a VM, in the lowest free slot of scsi1..30.
 
         Answers only when GET pending shows the drive there with nothing waiting. A volume that is a live drive already
         stays as it is. Whether another VM has it is not looked at (`DriveIndex.holders` is the caller's to ask).
+        `hosts` are those that have this volume (None: all): a VM that has moved to another one must not get the volume
+        of the same name there.
 
         Raises NotFound (no such VM, proved; or no such volume), ResourceExhausted (no free slot), FailedPrecondition
         (the VM's hotplug or scsihw setting, named; or the storage is not on its host), Denied, Pending (locked, or an
@@ -79,7 +87,7 @@ class VmConfigWriters:
         if volid.partition(":")[2] == "" or "," in volid:
             raise ValueError(f"not a volume id: {volid!r}")
         with self._metrics.operation("attachVolume"):
-            seen = await self._writer(vmid).fulfil(Wish(attach=True, volid=volid, options=dict(options)))
+            seen = await self._writer(vmid).fulfil(Wish(True, volid, dict(options), hosts))
         key = seen.keys[0]
         drive = seen.config.drives()[key]
         return Attachment(vmid, seen.node, key, scsi_slot(key) or 0, drive, already=not seen.written)
@@ -111,11 +119,19 @@ class VmConfigWriters:
                 if scsi_slot(key) is not None and "hot-unplugging" in why:
                     self._writer(int(task.upid.id)).let_rest(key, clock.monotonic() - ago_s)
 
-    async def aclose(self) -> None:
-        """Refuse new changes and wait for those under way."""
+    async def aclose(self, drain_s: float | None = None) -> None:
+        """Refuse new changes and give those under way `drain_s` seconds (None: as long as they take).
+
+        What is left behind then goes on in Proxmox VE, and its callers get no answer.
+        """
         self._closed = True
-        for writer in tuple(self._writers.values()):
-            await writer.wait_idle()
+        writers = tuple(self._writers.values())
+        try:
+            async with asyncio.timeout(drain_s):
+                await asyncio.gather(*(writer.wait_idle() for writer in writers))
+        except TimeoutError:
+            _log.warning("config changes under way are left behind", extra={"region": self._region})
+            await asyncio.gather(*(writer.stop() for writer in writers))
 
     def _writer(self, vmid: int) -> VmBatches:
         if self._closed:

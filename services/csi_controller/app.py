@@ -98,6 +98,7 @@ class App:
             _log.warning("no Kubernetes API server is configured: a worker's VM must have the name of its node")
         self._settling = asyncio.create_task(self._regions.settle(), name="settle")
         self._background.start("health", self._watch_health())
+        self._background.start("proxmox pollers", self._clusters.watch())
         if self._settings.csi_address:
             self._server = await serve(
                 self._settings.csi_address,
@@ -119,16 +120,17 @@ class App:
     async def aclose(self) -> None:
         """Refuse new calls, let running ones finish within the drain time, then close every connection."""
         self._health.drain()
+        deadline = self._clock.monotonic() + self._settings.drain_s
         if self._server is not None:
             await self._server.stop()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.drain_s):
+            async with asyncio.timeout(deadline - self._clock.monotonic()):
                 await self._servicer.drain()
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
         await self._background.aclose()
-        await self._clusters.aclose()
+        await self._clusters.aclose(max(0.0, deadline - self._clock.monotonic()))
         if self._session is not None:
             await self._session.aclose()
         if self._page is not None:

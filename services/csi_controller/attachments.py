@@ -53,7 +53,9 @@ class Attachments:
         place.check_reach(vm.node, f"VM {vm.vmid} ({node.name})")
         await guard.check_free_for(place, vm.vmid)
         try:
-            attachment = await place.region.writers.attach(vm.vmid, place.volid, _options(handle, context, read_only))
+            attachment = await place.region.writers.attach(
+                vm.vmid, place.volid, _options(handle, context, read_only), hosts=place.vm_hosts
+            )
         except VolumeNotFound:
             await self._check_moved(place, vm, node)
             await place.region.storage.info(await place.find_host(), place.volid)

@@ -32,7 +32,7 @@ class Expansion:
         Raises NotFound (proved), FailedPrecondition (attached nowhere), OutOfRange.
         """
         place = Place.of(self._regions, handle)
-        holders = [holder for holder in await guard.users(place) if holder.state == "live"]
+        holders = await _live(place) or await _live(place, max_age_s=0.0)
         if not holders:
             return await self._detached(place, wanted)
         if len({holder.vmid for holder in holders}) > 1:
@@ -42,14 +42,15 @@ class Expansion:
 
     async def _attached(self, place: Place, holder: Holder, wanted: SizeRange) -> int:
         vm = await place.region.locator.get(holder.vmid)
-        config = await self._read(place, vm.node, vm.vmid)
+        place.check_reach(vm.node, f"VM {vm.vmid}")
+        config = await place.region.drives.read(vm.node, vm.vmid)
         key, drive = _find_drive(place, config, holder)
         size_bytes = drive.size_bytes or 0
         if (target_bytes := _target(place, wanted, size_bytes)) is None:
             return size_bytes
         with suppress(SizeRefused):
             await place.region.vms.resize(vm.node, vm.vmid, key, target_bytes, config.digest)
-            _, drive = _find_drive(place, await self._read(place, vm.node, vm.vmid), holder)
+            _, drive = _find_drive(place, await place.region.drives.read(vm.node, vm.vmid), holder)
         if drive.size_bytes and drive.size_bytes >= target_bytes:
             return drive.size_bytes
         # Without quorum the image grows and the config keeps the old size; growing to the same size again is no change
@@ -62,11 +63,6 @@ class Expansion:
             f"{drive.size_bytes} and the storage {info.size_bytes}; call again"
         )
 
-    async def _read(self, place: Place, host: str, vmid: int) -> VmConfig:
-        config = await place.region.vms.pending(host, vmid)
-        place.region.drives.note(vmid, host, config)
-        return config
-
     async def _detached(self, place: Place, wanted: SizeRange) -> int:
         info = await place.region.storage.info(await place.find_host(), place.volid)
         if _target(place, wanted, info.size_bytes) is None:
@@ -75,6 +71,10 @@ class Expansion:
             f"volume {place.volid} is attached to no VM; Proxmox VE grows a disk only in a VM: start a Pod that uses "
             "the claim, and it is grown then (online expansion)"
         )
+
+
+async def _live(place: Place, max_age_s: float = guard.ATTACH_MAX_AGE_S) -> list[Holder]:
+    return [holder for holder in await guard.users(place, max_age_s) if holder.state == "live"]
 
 
 def _target(place: Place, wanted: SizeRange, size_bytes: int) -> int | None:

@@ -1,7 +1,8 @@
 """Who else refers to a volume. Proxmox VE attaches one volume to two running VMs, and deletes it under them, unasked.
 
-Must not act; it only refuses. The index raises when it cannot see every VM, so that a short answer is never taken for
-"nobody".
+Must not act; it only refuses, and only after the VMs that it names were read anew: another process, or an operator,
+may have taken the volume away meanwhile. The index raises when it cannot see every VM, so that a short answer is never
+taken for "nobody".
 """
 
 from collections.abc import Iterable
@@ -18,15 +19,18 @@ DELETE_MAX_AGE_S = 10.0
 _IN_USE = ("live", "pending")
 
 
-async def users(place: Place) -> list[Holder]:
+async def users(place: Place, max_age_s: float = ATTACH_MAX_AGE_S) -> list[Holder]:
     """References by which a guest has the volume, or soon will. No foreground request; raises what the index raises."""
-    found = await place.region.drives.holders(place.volid, max_age_s=ATTACH_MAX_AGE_S, nodes=place.vm_hosts)
+    found = await _holders(place, max_age_s)
     return [holder for holder in found if holder.state in _IN_USE]
 
 
 async def check_free_for(place: Place, vmid: int) -> None:
     """Raises FailedPrecondition when any other VM than `vmid` has the volume, and names it."""
     others = [holder for holder in await users(place) if holder.vmid != vmid]
+    if others:
+        await place.region.drives.reread({holder.vmid for holder in others})
+        others = [holder for holder in await users(place) if holder.vmid != vmid]
     if others:
         raise FailedPrecondition(
             f"volume {place.volid} is attached to {describe(place, others)}; it must be detached there first, a disk "
@@ -36,11 +40,18 @@ async def check_free_for(place: Place, vmid: int) -> None:
 
 async def check_unreferenced(place: Place) -> None:
     """Raises FailedPrecondition when anything refers to the volume (unusedN and snapshots too), and names it."""
-    found = await place.region.drives.holders(place.volid, max_age_s=DELETE_MAX_AGE_S, nodes=place.vm_hosts)
+    found = await _holders(place, DELETE_MAX_AGE_S)
+    if found:
+        await place.region.drives.reread({holder.vmid for holder in found})
+        found = await _holders(place, DELETE_MAX_AGE_S)
     if found:
         raise FailedPrecondition(
             f"volume {place.volid} is not deleted, since it is still referred to by {describe(place, found)}"
         )
+
+
+async def _holders(place: Place, max_age_s: float) -> list[Holder]:
+    return await place.region.drives.holders(place.volid, max_age_s=max_age_s, nodes=place.holder_hosts)
 
 
 def describe(place: Place, holders: Iterable[Holder]) -> str:

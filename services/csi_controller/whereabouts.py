@@ -52,6 +52,14 @@ class Place:
             return frozenset({self.handle.zone})
         return self.definition.nodes if self.definition is not None else None
 
+    @property
+    def holder_hosts(self) -> frozenset[str] | None:
+        """Hosts whose VMs mean this volume when they name its volid; None for all.
+
+        A VM on a host that a shared storage was withdrawn from may still have the volume open.
+        """
+        return frozenset({self.handle.zone}) if not self.is_shared and self.handle.zone else None
+
     def check_reach(self, host: str, vm: str) -> None:
         """Raises FailedPrecondition when a VM on `host` cannot have the volume; `vm` names it in the text."""
         allowed = self.vm_hosts

@@ -103,11 +103,10 @@ class Workers:
         vms = [vm for vm in region.inventory.vms() if not vm.template]
         for vm in sorted(vms, key=lambda vm: not is_same_name(vm.name or "", name)):
             try:
-                config = await region.vms.pending(vm.node, vm.vmid)
+                config = await region.drives.read(vm.node, vm.vmid)
             except DriverError as error:
                 _log.info("VM passed over in the search by UUID", extra={"vmid": vm.vmid, "why": str(error)})
                 continue
-            region.drives.note(vm.vmid, vm.node, config)
             if (config.smbios_uuid or "").lower() == uuid.lower():
                 self._uuids[wanted] = (vm.vmid, vm.name)
                 return vm.vmid

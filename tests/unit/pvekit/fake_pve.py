@@ -111,6 +111,8 @@ class FakePve(httpx.AsyncBaseTransport):
         if match := re.fullmatch(r"/nodes/([^/]+)/tasks/([^/]+)/status", path):
             exit_text = self.tasks[match[2]]
             return {"status": "stopped", "exitstatus": exit_text} if exit_text else {"status": "running"}
+        if match := re.fullmatch(r"/nodes/([^/]+)/tasks", path):
+            return [{"upid": upid} for upid, end in self.tasks.items() if not end and f":{match[1]}:" in upid]
         if match := re.fullmatch(r"/nodes/([^/]+)/qemu/(\d+)/(\w+)", path):
             return await self._of_vm(method, match[1], int(match[2]), match[3], params)
         raise Refusal(501, f"Method '{method} {path}' not implemented")

@@ -188,3 +188,39 @@ async def test_a_vm_that_others_know_of_must_be_listed_or_proved_absent(region: 
     before = len(pve.log)
     assert await region.drives.holders(VOLID, max_age_s=10) == []
     assert len(pve.log) == before, "proved a moment ago"
+
+
+async def test_of_two_readings_that_overlap_the_later_begun_counts(region: Region, pve: FakePve) -> None:
+    """The older one may show an older state, however late it arrives: a disk attached meanwhile is not lost."""
+    await region.inventory.refresh()
+    pve.answer_s = 5.0
+    old = asyncio.ensure_future(region.drives.read("pve1", 111))
+    await asyncio.sleep(0.1)
+    pve.answer_s = 0.0
+    pve.vms[111].current["scsi1"] = VOLID
+    await region.drives.read("pve1", 111)
+    await old
+    assert [holder.vmid for holder in await region.drives.holders(VOLID)] == [111]
+
+
+async def test_a_right_that_was_granted_counts_at_once(region: Region, pve: FakePve) -> None:
+    pve.rights = {"/": {}}
+    with pytest.raises(Denied, match=r"VM\.Audit"):
+        await region.drives.holders(VOLID)
+    pve.rights = {"/": {"VM.Audit": 1}}
+    assert await region.drives.holders(VOLID) == []
+
+
+async def test_a_volume_in_a_cd_rom_drive_is_referred_to(region: Region, pve: FakePve) -> None:
+    pve.vms[111].current |= {"ide2": f"{VOLID},media=cdrom", "ide0": "none,media=cdrom"}
+    assert [holder.key for holder in await region.drives.holders(VOLID)] == ["ide2"]
+
+
+async def test_reread_sees_what_others_did_meanwhile(region: Region, pve: FakePve) -> None:
+    pve.vms[111].current["scsi1"] = VOLID
+    assert len(await region.drives.holders(VOLID)) == 1
+    del pve.vms[111].current["scsi1"]
+    assert len(await region.drives.holders(VOLID)) == 1
+    await region.drives.reread([111, 404])
+    assert await region.drives.holders(VOLID) == []
+    assert pve.count() == 0

@@ -152,9 +152,10 @@ def test_drive_forms_that_are_read_but_not_written() -> None:
 
 def test_drive_properties() -> None:
     drive = Drive.parse("local:9999/x.raw,size=52429K")
-    assert (drive.storage, drive.size_bytes, drive.is_cdrom) == ("local", 52429 * 1024, False)
+    assert (drive.storage, drive.size_bytes, drive.is_empty) == ("local", 52429 * 1024, False)
     assert Drive("/dev/sdb").storage == ""
-    assert Drive.parse("local:iso/a.iso,media=cdrom").is_cdrom
+    assert not Drive.parse("local:iso/a.iso,media=cdrom").is_empty
+    assert Drive.parse("none,media=cdrom").is_empty
     assert Drive.parse("local:x,size=odd").size_bytes is None
     assert len({Drive("a:b"), Drive("a:b"), Drive("a:c")}) == 2
 

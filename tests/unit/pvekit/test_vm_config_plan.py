@@ -27,13 +27,14 @@ def test_parse_of_a_pending_list() -> None:
             {"pending": 2, "value": 1, "key": "cores"},
             {"value": "uuid=d1e1f932-103e-47f5-aa4b-be08db4fa933", "key": "smbios1"},
             {"key": "ide2", "value": "local:100/vm-100-cloudinit.qcow2,media=cdrom"},
+            {"key": "ide0", "value": "none,media=cdrom"},
             {"key": "unused0", "value": V},
             {"key": "digest", "value": "0640da5e"},
             {"value": "no key"},
         ]
     )
     assert parsed.digest == "0640da5e"
-    assert set(parsed.drives()) == {"scsi1", "scsi3"}
+    assert set(parsed.drives()) == {"scsi1", "scsi3", "ide2"}
     assert {key: drive.volid for key, drive in parsed.pending_drives().items()} == {"scsi1": W}
     assert parsed.deletes == {"scsi3"}
     assert parsed.current["cores"] == "1"
@@ -75,7 +76,7 @@ TRACES = [
     (config({"key": "scsi1", "pending": V}), Traces((), (), (), ("scsi1",))),
     (config({"key": "scsi1", "value": W, "pending": V}), Traces((), (), (), ("scsi1",))),
     (config(unused0=V), Traces((), (), (), ())),
-    (config(ide2=f"{V},media=cdrom"), Traces((), (), (), ())),
+    (config(ide2=f"{V},media=cdrom"), Traces(("ide2",), (), (), ())),
 ]
 
 

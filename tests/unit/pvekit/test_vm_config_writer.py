@@ -7,10 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from appkit.clock import SystemClock
 from appkit.errors import Denied, FailedPrecondition, NotFound, ResourceExhausted, Unavailable
-from pvekit.clusters import Region
-from pvekit.errors import HotplugFailed, Protected, VmLocked, VolumeNotFound
+from pvekit.clusters import Clusters, Region
+from pvekit.errors import HotplugFailed, Protected, TaskTimeout, VmLocked, VolumeNotFound
+from pvekit.settings import CloudConfig
 from pvekit.vm_config_writer import Attachment
+from tests.unit.pvekit.conftest import new_metrics, settings_with
 from tests.unit.pvekit.fake_pve import DIGEST_TEXT, FakePve, answer_of
 
 pytestmark = pytest.mark.looptime
@@ -427,3 +430,61 @@ async def test_who_comes_while_a_reading_is_on_its_way_is_not_answered_from_it(r
     assert not late.already
     assert pve.vms[111].current[late.key].startswith(volid(2))
     assert (await first).already
+
+
+async def test_a_vm_that_moved_gets_no_volume_of_the_same_name_elsewhere(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.vms[111].node = "pve2"
+    with pytest.raises(FailedPrecondition, match="is on pve2 now, the volume is on pve1"):
+        await warm.writers.attach(111, volid(1), OPTIONS, hosts=frozenset({"pve1"}))
+    assert pve.writes == []
+    pve.vms[111].current["scsi1"] = volid(1)
+    with pytest.raises(FailedPrecondition, match="is on pve2 now"):
+        await warm.writers.attach(111, volid(1), OPTIONS, hosts=frozenset({"pve1"}))
+    assert (await warm.writers.attach(111, volid(1), OPTIONS)).already
+
+
+async def test_nowhere_is_not_said_while_another_process_changes_the_vm(region: Region, pve: FakePve) -> None:
+    """A controller that lost its lease, or was killed, leaves a task behind that still attaches."""
+    warm = await warmed(region, pve)
+    pve.task_s = 3.0
+    other = Clusters.build(
+        CloudConfig(clusters=(settings_with(),)),
+        transport_for=lambda _: pve,
+        clock=SystemClock(),
+        metrics=new_metrics(),
+    ).get("r1")
+    await other.vms.submit("pve1", 111, {"scsi1": volid(1)}, digest=pve.vms[111].digest)
+    await warm.writers.detach(111, volid(1))
+    await asyncio.sleep(60)
+    assert "scsi1" not in pve.vms[111].current
+
+
+async def test_nowhere_is_not_said_while_it_goes_on_for_long(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.task_s = 40.0
+    await warm.vms.submit("pve1", 111, {"scsi1": volid(1)}, digest=pve.vms[111].digest)
+    with pytest.raises(TaskTimeout, match="still runs"):
+        await warm.writers.detach(111, volid(1))
+    await asyncio.sleep(60)
+    pve.task_s = 0.1
+    assert await warm.writers.detach(111, volid(1)) is True
+
+
+async def test_the_disk_a_vm_boots_from_is_left_alone(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.vms[111].current |= {"scsi0": volid(1), "boot": "order=scsi0;net0"}
+    with pytest.raises(FailedPrecondition, match="boots from"):
+        await warm.writers.detach(111, volid(1))
+    assert pve.writes == []
+
+
+async def test_the_end_of_the_process_waits_for_changes_only_so_long(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.task_s = 20.0
+    change = asyncio.ensure_future(warm.writers.attach(111, volid(1), OPTIONS))
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    await warm.writers.aclose(5.0)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5.0, abs=0.1)
+    change.cancel()
