@@ -7,7 +7,6 @@ batch is found. What a write must hold is `vm_config_plan`'s, whom an error is a
 import asyncio
 import contextvars
 import re
-from collections.abc import Iterable
 
 from appkit.backoff import Backoff
 from appkit.errors import DriverError, FailedPrecondition, NotFound, Unavailable
@@ -24,6 +23,8 @@ from pvekit.errors import (
     PveError,
     PveUnknownOutcome,
     PveUnreachable,
+    ServerFailure,
+    TaskFailed,
     TaskTimeout,
     TaskUnknown,
     VmLocked,
@@ -50,6 +51,7 @@ _LOOK_S = 5.0
 
 _AGAIN = (DigestMismatch, LockTimeout, PveUnknownOutcome, TaskUnknown, VmNotHere)
 _WHOLE = (VmLocked, NoQuorum, PveUnreachable, NotImplementedHere)
+_MAYBE_PLUGGED = (NoQuorum, PveUnknownOutcome, ServerFailure, TaskFailed, TaskUnknown)
 # QEMU kept an object of an earlier drive in this slot: every plug into it fails, into another it does not.
 _SLOT_SPOILT = re.compile(r"duplicate", re.IGNORECASE)
 
@@ -163,7 +165,8 @@ class VmBatches:
                 batch.config,
                 [member.wish for member in group],
                 banned=self._quarantine.keys(),
-                discard=[member.wish for member, _ in batch.failed],
+                discard=_undone(batch),
+                plug_first=[member.wish for member in group if member.may_plug and batch.config.hotplugs_disks],
                 vm=self._name,
             )
             batch.failed += [(member, plan.refused[member.wish]) for member in group if member.wish in plan.refused]
@@ -198,11 +201,20 @@ class VmBatches:
         rest = self._settle(batch, batch.groups.pop(0))
         if refusal is None:
             self._judge_unplugs(batch, plan, before, began_at)
-            again = [member for member in rest if self._has_moved(batch, plan, member)]
+            again = [
+                member for member in rest if self._was_plugged(plan, member) or self._has_moved(batch, plan, member)
+            ]
             if again:
                 batch.groups.insert(0, again)
         elif rest:
             self._judge_refusal(batch, plan, rest, refusal)
+
+    def _was_plugged(self, plan: Plan, member: Member) -> bool:
+        """Whether a waiting disk was to be plugged only to be taken away; that is tried once, whatever comes of it."""
+        if member.wish.attach or not any(key in plan.changes for key in plan.keys[member.wish]):
+            return False
+        member.may_plug = False
+        return True
 
     def _judge_refusal(self, batch: Batch, plan: Plan, rest: list[Member], refusal: PveError) -> None:
         """Give up who is to blame; if the server names nobody, try each half."""
@@ -213,7 +225,8 @@ class VmBatches:
             return
         again = []
         for member in rest:
-            if member.wish not in guilty or self._may_try_again(plan, member, refusal):
+            plugged = self._was_plugged(plan, member)
+            if plugged or member.wish not in guilty or self._may_try_again(plan, member, refusal):
                 again.append(member)
             else:
                 batch.failed.append((member, only_about(refusal, plan.keys[member.wish])))
@@ -265,8 +278,8 @@ class VmBatches:
         """Answer the members whose wish this reading shows to be true; the others."""
         rest = []
         for member in group:
-            if member.wish.attach and member.wish.hosts is not None and batch.node not in member.wish.hosts:
-                batch.failed.append((member, self._out_of_reach(batch, member.wish.hosts)))
+            if objection := self._find_objection(batch, member.wish):
+                batch.failed.append((member, objection))
             elif member.wish.done(batch.config) and (member.written or self._is_news(batch, member)):
                 keys = traces(batch.config, member.wish.volid).live
                 member.succeed(Seen(batch.node, batch.config, keys, member.written))
@@ -278,8 +291,17 @@ class VmBatches:
         """Whether the reading tells the truth about a wish for which nothing was written."""
         return batch.reading > member.joined and (member.wish.attach or self._running is None)
 
-    def _out_of_reach(self, batch: Batch, hosts: Iterable[str]) -> FailedPrecondition:
-        return FailedPrecondition(f"{self._name} is on {batch.node} now, the volume is on {', '.join(sorted(hosts))}")
+    def _find_objection(self, batch: Batch, wish: Wish) -> FailedPrecondition | None:
+        """Why this reading of the VM must not get the volume: it is not the VM, or not the volume, that was meant."""
+        if wish.hosts is not None and batch.node not in wish.hosts:
+            hosts = ", ".join(sorted(wish.hosts))
+            return FailedPrecondition(f"{self._name} is on {batch.node} now, the volume is on {hosts}")
+        if not batch.config.may_be(wish.system_uuid):
+            return FailedPrecondition(
+                f"{self._name} is another machine than the one that is meant: its SMBIOS UUID is "
+                f"{batch.config.smbios_uuid}, the node's system UUID {wish.system_uuid}"
+            )
+        return None
 
     async def _locate(self, batch: Batch, *, fresh: bool = False) -> None:
         match await self._tools.locator.find(self._vmid, fresh=fresh):
@@ -400,7 +422,7 @@ class VmBatches:
 
     async def _clean_up(self, batch: Batch) -> None:
         """Take back what waits for wishes that failed: it would come true at the VM's next start, unasked."""
-        discard = [member.wish for member, _ in batch.failed]
+        discard = _undone(batch)
         while self._running is None:
             plan = make_plan(batch.config, [], banned=(), discard=discard, vm=self._name)
             if plan.empty:
@@ -433,3 +455,11 @@ class VmBatches:
                 else:
                     member.succeed(Seen("", nothing, (), member.written))
         batch.groups.clear()
+
+
+def _undone(batch: Batch) -> list[Wish]:
+    """The failed wishes of which nothing can have come true.
+
+    Where that is not known, what waits is left for the caller's next attempt or removal: a guest may have the disk.
+    """
+    return [member.wish for member, error in batch.failed if not isinstance(error, _MAYBE_PLUGGED)]

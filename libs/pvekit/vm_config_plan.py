@@ -52,13 +52,15 @@ def traces(config: VmConfig, volid: str) -> Traces:
 class Wish:
     """`attach`: the volume shall be a live drive, with `options` if it has to be plugged; else it shall be nowhere.
 
-    `hosts`: where the volume of this id is the one that is meant; None: everywhere.
+    `hosts`: where the volume of this id is the one that is meant; None: everywhere. `system_uuid`: what the guest that is
+    meant reports; "": not known.
     """
 
     attach: bool
     volid: str
     options: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
     hosts: frozenset[str] | None = field(default=None, hash=False, compare=False)
+    system_uuid: str = field(default="", hash=False, compare=False)
 
     def done(self, config: VmConfig) -> bool:
         """Whether the config shows it to be true, with nothing waiting that would undo it."""
@@ -96,9 +98,10 @@ def make_plan(
 ) -> Plan:
     """The write that brings `wishes` nearer; one whose removal is only half done needs a second write afterwards.
 
-    A removal in `plug_first` does not revert what waits to be plugged, it plugs it: the guest may have the disk already,
-    if the config could not be written after the plug (recorded without quorum, 9.2), and only a disk that the config
-    knows can be taken away. `banned` are keys that must not be filled. What waits for the wishes of `discard` (given up) is reverted in passing.
+    A removal in `plug_first` does not revert what waits to be plugged, it plugs it: the guest may have the disk
+    already, if the config could not be written after the plug (the quorum was lost, the worker was killed), and only a
+    disk that the config knows can be taken away. `banned` are keys that must not be filled. What waits for the wishes
+    of `discard` (given up) is reverted in passing.
     `vm` names the VM in texts.
     """
     plan = Plan()

@@ -166,6 +166,24 @@ async def test_a_slot_rests_in_the_next_process_too() -> None:
         world.vms[111].paused = False
 
 
+async def test_a_disk_that_was_plugged_but_could_not_be_written_down_is_taken_away() -> None:
+    """The quorum is lost between plug and config: the guest has a disk of which the config only says that it waits."""
+    world = new_world()
+    async with warm_region(world) as region:
+        [volid] = await made(region, 1)
+        attaching = asyncio.create_task(region.writers.attach(111, volid, {}))
+        await asyncio.sleep(0.1)
+        assert world.vms[111].pending
+        world.quorate = False
+        with pytest.raises(NoQuorum):
+            await attaching
+        assert [plugged.key for plugged in world.vms[111].plugged.values() if plugged.volid == volid] == ["scsi1"]
+        world.quorate = True
+        assert await region.writers.detach(111, volid)
+        assert not any(plugged.volid == volid for plugged in world.vms[111].plugged.values())
+        assert (in_config(world, 111, volid), world.vms[111].pending) == ([], {})
+
+
 async def test_without_disk_hotplug() -> None:
     world = new_world()
     async with warm_region(world) as region:
