@@ -211,7 +211,6 @@ class Acts:
 
     def _no_quorum(self, op: Op, now: float) -> None:
         self._world.quorate = False
-        self._ledger.quorum_was_lost = True
 
     def _quorum(self, op: Op, now: float) -> None:
         self._world.quorate = True

@@ -287,9 +287,6 @@ class Admin:
                 self._ledger.disturb(vmid, math.inf)
                 await self._power(vmid, "resume")
             await self._delete_snapshot(vmid)
-            if any(vmid == haunted for haunted, _ in self._ledger.ghosts):
-                self._ledger.disturb(vmid, math.inf)
-                await self._power(vmid, "stop")
             if not vm.running:
                 self._ledger.disturb(vmid, math.inf)
                 await self._power(vmid, "start")

@@ -20,8 +20,6 @@ def check(world: World, kube: Cluster, ledger: Ledger, now: float) -> None:
         if (in_use := [place for place in found if place.where in _HELD])
     }
     _forget_hands(ledger, held)
-    if ledger.quorum_was_lost:
-        _excuse_ghosts(ledger, held)
     claims = {claim.key: claim for claim in ledger.claims if claim.handle}
     for key, found in held.items():
         _check_holders(world, ledger, key, found, claims.get(key))
@@ -39,19 +37,9 @@ def _forget_hands(ledger: Ledger, held: dict[VolumeKey, list[Place]]) -> None:
             del ledger.by_hand[vmid, key]
 
 
-def _excuse_ghosts(ledger: Ledger, held: dict[VolumeKey, list[Place]]) -> None:
-    """A disk that a guest has and no config knows of: the plug worked, and the config could not be written."""
-    ledger.ghosts.clear()
-    for key, found in held.items():
-        known = {place.vmid for place in found if place.where != "guest"}
-        for place in found:
-            if place.vmid not in known:
-                ledger.ghosts.add((place.vmid, key))
-
-
 def _check_holders(world: World, ledger: Ledger, key: VolumeKey, found: list[Place], claim: Claim | None) -> None:
     """Only where the orchestrator wanted it, in one VM, and backed by the volume; but for what was done by hand."""
-    excused = {vmid for vmid, which in (*ledger.by_hand, *ledger.ghosts) if which == key}
+    excused = {vmid for vmid, which in ledger.by_hand if which == key}
     driver_made = sorted({place.vmid for place in found} - excused)
     if not driver_made:
         return

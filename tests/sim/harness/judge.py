@@ -108,9 +108,11 @@ def unpublished(world: World, ledger: Ledger, claim: Claim, attachment: Attachme
     vm = world.vms.get(attachment.vmid)
     if vm is None or ledger.by_hand.get((attachment.vmid, claim.key), -1.0) >= began_at - 10:
         return
-    # Without quorum a plug may have worked and its config not been written.
-    wheres = ("config", "pending") if ledger.quorum_was_lost else ("config", "pending", "guest")
-    left = [place for place in places_of(world, claim.key) if place.vmid == attachment.vmid and place.where in wheres]
+    left = [
+        place
+        for place in places_of(world, claim.key)
+        if place.vmid == attachment.vmid and place.where in ("config", "pending", "guest")
+    ]
     if left:
         ledger.break_off(f"unpublish of {claim.name} from {attachment.vmid} answered OK, but it is there: {left}")
 

@@ -89,9 +89,6 @@ class Ledger:
     """Disks of others: (VM, key) to volume id. Nobody but their owner may touch them."""
     snapshot_at: dict[tuple[int, str], float] = field(default_factory=dict)
     rights_missing: bool = False
-    quorum_was_lost: bool = False
-    ghosts: set[tuple[int, VolumeKey]] = field(default_factory=set)
-    """Disks in a guest of which no config knows; possible when the quorum is lost in the middle of a change."""
     lives: dict[int, int] = field(default_factory=dict)
     nodeless: set[int] = field(default_factory=set)
     """VMs whose Node somebody deleted, or whose kubelet did not register yet."""
