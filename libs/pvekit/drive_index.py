@@ -138,12 +138,14 @@ class DriveIndex:
         return config
 
     async def holders(
-        self, volid: str, *, max_age_s: float = 60.0, nodes: frozenset[str] | None = None
+        self, volid: str, *, max_age_s: float = 60.0, nodes: frozenset[str] | None = None, with_snapshots: bool = False
     ) -> list[Holder]:
         """Every reference to a volume, none older than `max_age_s`; what is older is read now, in the background's
         name.
 
         `nodes` restricts to VMs on hosts that can have the volume: the same volid on another host names another volume.
+        `with_snapshots`: snapshots count, so a VM whose config changed since they were listed is read again, however
+        young that is.
         Raises Denied (VM.Audit, with its path) when the token cannot see every VM, and Unavailable when a VM could not
         be read. For a host that fell silent, what was read while it was up counts: its VMs cannot be changed, and one
         that is restarted elsewhere shows up there.
@@ -154,7 +156,9 @@ class DriveIndex:
                 await self._inventory.refresh()
             await self._forget_absent(nodes, max_age_s)
             wanted = [vm for vm in self._inventory.vms() if nodes is None or vm.node in nodes]
-            missing = [vm for vm in wanted if not self._usable(vm.vmid, vm.node, max_age_s, len(wanted))]
+            missing = [
+                vm for vm in wanted if not self._usable(vm.vmid, vm.node, max_age_s, len(wanted), with_snapshots)
+            ]
             for vm in missing:
                 if self._inventory.silent_s(vm.node):
                     raise Unavailable(
@@ -226,7 +230,7 @@ class DriveIndex:
         ]
         return [vm for at, vm in sorted(tried, key=lambda item: item[0]) if now - at >= REREAD_S]
 
-    def _usable(self, vmid: int, node: str, max_age_s: float, count: int) -> bool:
+    def _usable(self, vmid: int, node: str, max_age_s: float, count: int, with_snapshots: bool) -> bool:
         entry = self._entries.get(vmid)
         if entry is None or entry.node != node:
             return False
@@ -235,6 +239,8 @@ class DriveIndex:
         if 0 < silent_s < inf:
             # As old as a round of reading may leave it, counted at the moment its host fell silent.
             return age_s - silent_s <= max(max_age_s, 2 * REREAD_S, 2 * STEADY_S * count)
+        if with_snapshots and entry.snapshots_digest != entry.digest:
+            return False
         return age_s <= max_age_s and entry.trouble is None
 
     async def _read_once(self, vmid: int, node: str) -> None:

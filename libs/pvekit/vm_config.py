@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from pvekit.drives import Drive, is_drive_key, is_unused_key, scsi_slot
 from pvekit.scalars import as_int, as_str
@@ -96,6 +97,17 @@ class VmConfig:
             if equals and name == "uuid":
                 return value
         return None
+
+    def may_be(self, system_uuid: str) -> bool:
+        """Whether a guest that reports this system UUID can be this VM; yes when either says nothing readable.
+
+        In either byte order: firmware tables before SMBIOS 2.6 are read in both.
+        """
+        try:
+            own, other = UUID(self.smbios_uuid or ""), UUID(system_uuid)
+        except ValueError:
+            return True
+        return other.bytes in (own.bytes, own.bytes_le)
 
     @property
     def scsi_controller(self) -> str:

@@ -71,14 +71,21 @@ class VmConfigWriters:
         self._closed = False
 
     async def attach(
-        self, vmid: int, volid: str, options: Mapping[str, str], *, hosts: frozenset[str] | None = None
+        self,
+        vmid: int,
+        volid: str,
+        options: Mapping[str, str],
+        *,
+        hosts: frozenset[str] | None = None,
+        system_uuid: str = "",
     ) -> Attachment:
         """Make a volume a live drive of a VM, in the lowest free slot of scsi1..30.
 
         Answers only when GET pending shows the drive there with nothing waiting. A volume that is a live drive already
         stays as it is. Whether another VM has it is not looked at (`DriveIndex.holders` is the caller's to ask).
         `hosts` are those that have this volume (None: all): a VM that has moved to another one must not get the volume
-        of the same name there.
+        of the same name there. `system_uuid` is what the guest that is meant reports ("": not known): an id may have
+        passed to a new VM.
 
         Raises NotFound (no such VM, proved; or no such volume), ResourceExhausted (no free slot), FailedPrecondition
         (the VM's hotplug or scsihw setting, named; or the storage is not on its host), Denied, Pending (locked, or an
@@ -87,7 +94,7 @@ class VmConfigWriters:
         if volid.partition(":")[2] == "" or "," in volid:
             raise ValueError(f"not a volume id: {volid!r}")
         with self._metrics.operation("attachVolume"):
-            seen = await self._writer(vmid).fulfil(Wish(True, volid, dict(options), hosts))
+            seen = await self._writer(vmid).fulfil(Wish(True, volid, dict(options), hosts, system_uuid))
         key = seen.keys[0]
         drive = seen.config.drives()[key]
         return Attachment(vmid, seen.node, key, scsi_slot(key) or 0, drive, already=not seen.written)

@@ -54,7 +54,11 @@ class Attachments:
         await guard.check_free_for(place, vm.vmid)
         try:
             attachment = await place.region.writers.attach(
-                vm.vmid, place.volid, _options(handle, context, read_only), hosts=place.vm_hosts
+                vm.vmid,
+                place.volid,
+                _options(handle, context, read_only),
+                hosts=place.vm_hosts,
+                system_uuid=self._workers.find_system_uuid(node),
             )
         except VolumeNotFound:
             await self._check_moved(place, vm, node)

@@ -40,18 +40,20 @@ async def check_free_for(place: Place, vmid: int) -> None:
 
 async def check_unreferenced(place: Place) -> None:
     """Raises FailedPrecondition when anything refers to the volume (unusedN and snapshots too), and names it."""
-    found = await _holders(place, DELETE_MAX_AGE_S)
+    found = await _holders(place, DELETE_MAX_AGE_S, with_snapshots=True)
     if found:
         await place.region.drives.reread({holder.vmid for holder in found})
-        found = await _holders(place, DELETE_MAX_AGE_S)
+        found = await _holders(place, DELETE_MAX_AGE_S, with_snapshots=True)
     if found:
         raise FailedPrecondition(
             f"volume {place.volid} is not deleted, since it is still referred to by {describe(place, found)}"
         )
 
 
-async def _holders(place: Place, max_age_s: float) -> list[Holder]:
-    return await place.region.drives.holders(place.volid, max_age_s=max_age_s, nodes=place.holder_hosts)
+async def _holders(place: Place, max_age_s: float, *, with_snapshots: bool = False) -> list[Holder]:
+    return await place.region.drives.holders(
+        place.volid, max_age_s=max_age_s, nodes=place.holder_hosts, with_snapshots=with_snapshots
+    )
 
 
 def describe(place: Place, holders: Iterable[Holder]) -> str:

@@ -71,6 +71,15 @@ class Workers:
             raise missing
         return self._by_name(node.name, region)
 
+    def find_system_uuid(self, node: NodeId) -> str:
+        """What the node's guest reported as its machine's UUID when it registered; "" when that is not known."""
+        if self._nodes is None:
+            return ""
+        try:
+            return self._nodes.get(node.name).system_uuid
+        except NotFound:
+            return ""
+
     async def _from_kubernetes(self, kube: KubeNode, region: Region) -> int | None:
         """By providerID, then the instance-id annotation, then the SMBIOS uuid."""
         uuid = kube.system_uuid

@@ -224,3 +224,13 @@ async def test_reread_sees_what_others_did_meanwhile(region: Region, pve: FakePv
     await region.drives.reread([111, 404])
     assert await region.drives.holders(VOLID) == []
     assert pve.count() == 0
+
+
+async def test_a_snapshot_taken_since_the_last_look_is_found_before_a_deletion(region: Region, pve: FakePve) -> None:
+    await region.drives.holders(VOLID)
+    pve.vms[111].current["scsi1"] = VOLID
+    pve.vms[111].snapshots["before"] = {"scsi1": VOLID}
+    await region.drives.read("pve1", 111)
+    del pve.vms[111].current["scsi1"]
+    await region.drives.read("pve1", 111)  # as the writer does, who lists no snapshots
+    assert [holder.state for holder in await region.drives.holders(VOLID, with_snapshots=True)] == ["snapshot"]

@@ -192,3 +192,19 @@ def test_blame_by_key_and_kind() -> None:
     assert blamed(said("Permission check failed (/storage/ceph, Datastore.Audit)", 403), KEYS) == [THIRD]
     assert blamed(said("Permission check failed (/vms/100, VM.Config.Disk)", 403), KEYS) == list(KEYS)
     assert blamed(said("something else"), {FIRST: ("scsi1",)}) == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        ("d1e1f932-103e-47f5-aa4b-be08db4fa933", True),
+        ("D1E1F932-103E-47F5-AA4B-BE08DB4FA933", True),
+        ("32f9e1d1-3e10-f547-aa4b-be08db4fa933", True),
+        ("d1e1f932-103e-47f5-aa4b-be08db4fa934", False),
+        ("", True),
+        ("no uuid", True),
+    ],
+)
+def test_which_machine_a_vm_may_be(reported: str, expected: bool) -> None:
+    assert config(smbios1="uuid=d1e1f932-103e-47f5-aa4b-be08db4fa933,base64=1").may_be(reported) is expected
+    assert config().may_be(reported)
