@@ -8,7 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """`goal` is an upper bound; a figure that meets it is `ok`."""
+    """`goal` is an upper bound; a figure that meets it is `ok`.
+
+    Counts are the same on every machine, so a missed one is an error; times and memory are only written down.
+    """
 
     name: str
     value: float
@@ -18,6 +21,11 @@ class Figure:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ok", self.value <= self.goal)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it counts requests."""
+        return self.unit in ("requests", "config writes")
 
     def __str__(self) -> str:
         mark = "  " if self.ok else "! "

@@ -17,6 +17,13 @@ from tests.sim.csi_controller.scene import REGION, Calls, Scene
 
 START_S = 20.0
 STOP_S = 20.0
+# `python -m csi_controller`, without the packages of the test environment for which httpx imports its command line.
+_AS_IN_THE_IMAGE = """
+import sys
+sys.modules.update(dict.fromkeys(("click", "rich")))
+from csi_controller.__main__ import main
+sys.exit(main())
+"""
 
 
 class ControllerProcess(Calls):
@@ -64,7 +71,7 @@ async def controller_process(scene: Scene, *flags: str) -> AsyncIterator[Control
     socket = scene.folder / "process.sock"
     kube = [f"--kube-server={scene.kube.url}"] if scene.kube is not None else []
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "csi_controller", f"--csi-address=unix://{socket}",
+        sys.executable, "-c", _AS_IN_THE_IMAGE, f"--csi-address=unix://{socket}",
         f"--cloud-config={write_cloud_config(scene)}", *kube, *flags,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
