@@ -1,4 +1,4 @@
-"""What others do to VMs, volumes and storages while the controller works: operators, backups, fail-over, other tools."""
+"""What others do to VMs, volumes and storages while the controller works: operators, backups, other tools."""
 
 import asyncio
 
