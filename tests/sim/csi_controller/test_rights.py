@@ -6,7 +6,7 @@ import pytest
 from grpc import StatusCode
 
 from csikit.pb import csi_pb2
-from tests.pvesim.worlds import CSI_PRIVILEGES
+from tests.pvesim.worlds import CSI_PRIVILEGES, CSI_TOKEN, three_hosts
 from tests.sim.csi_controller.conftest import refused
 from tests.sim.csi_controller.scene import GIB, READY_S, Scene, capability, open_scene, topology
 
@@ -114,3 +114,54 @@ async def test_a_token_that_is_refused_is_no_absence(scene: Scene) -> None:
         await scene.delete(volume)
     with refused(StatusCode.PERMISSION_DENIED, "token"):
         await scene.create("b")
+
+
+def _acl(*entries: tuple[str, str, bool]) -> list[dict[str, object]]:
+    """The token's own, beside a user who may everything."""
+    own = [{"path": path, "token": CSI_TOKEN, "role": role, "propagate": inherit} for path, role, inherit in entries]
+    return [{"user": CSI_TOKEN.partition("!")[0], "role": "CSI"}, *own]
+
+
+VMS, STORE = ["VM.Audit", "VM.Config.Disk"], ["Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"]
+
+
+async def test_rights_on_no_more_than_the_paths_that_are_needed() -> None:
+    world = three_hosts(
+        roles={"CSI": CSI_PRIVILEGES, "VMS": VMS, "STORE": STORE, "CCM": ["VM.Audit"]},
+        acl=_acl(("/vms", "VMS", True), ("/storage/local-lvm", "STORE", True)),
+    )
+    async with open_scene(world) as scene:
+        volume = await scene.create()
+        await scene.publish(volume)
+        await scene.expand(volume, 2 * GIB)
+        await scene.unpublish(volume)
+        await scene.delete(volume)
+        with refused(StatusCode.INVALID_ARGUMENT, "Datastore.Audit", "/storage/ceph"):
+            await scene.create(storage="ceph")
+
+
+@pytest.mark.parametrize(
+    "on_vms",
+    [
+        [("/vms/111", "VMS", True), ("/vms/112", "VMS", True)],
+        [("/vms", "VMS", False), ("/vms/111", "VMS", True)],
+        [("/vms", "VMS", True), ("/vms/121", "NoAccess", True)],
+    ],
+    ids=["some", "not-below", "one-hidden"],
+)
+async def test_whoever_does_not_see_every_vm_does_not_know_who_has_a_volume(
+    on_vms: list[tuple[str, str, bool]],
+) -> None:
+    world = three_hosts(
+        roles={"CSI": CSI_PRIVILEGES, "VMS": VMS, "STORE": STORE, "CCM": ["VM.Audit"]},
+        acl=_acl(*on_vms, ("/storage", "STORE", True)),
+    )
+    async with open_scene(world, start=False) as scene:
+        await scene.start_app(wait=False)
+        await scene.app.wait_ready(READY_S)
+        volume = await scene.create(storage="ceph")
+        for call in (scene.publish(volume), scene.delete(volume), scene.expand(volume, 2 * GIB)):
+            with refused(StatusCode.PERMISSION_DENIED, "VM.Audit", "/vms"):
+                await call
+        assert scene.volids() == ["/ceph:vm-9999-pvc-1"]
+        assert scene.attachments() == {}

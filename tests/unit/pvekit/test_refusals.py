@@ -121,6 +121,12 @@ TEXTS: list[tuple[str, type[PveError], type[DriverError]]] = [
         e.VolumeInUse,
         FailedPrecondition,
     ),
+    ("rbd error: rbd: error: image still has watchers", e.VolumeInUse, FailedPrecondition),
+    (
+        "lvremove 'pve/x' error:   Logical volume pve/x contains a filesystem in use.",
+        e.VolumeInUse,
+        FailedPrecondition,
+    ),
     ("unable to parse directory volume name 'garbage'", e.VolumeNameRefused, InvalidRequest),
     ("unable to parse lvm volume name 'pvc-foo'", e.VolumeNameRefused, InvalidRequest),
     ("unable to parse volume filename 'vm-9999-a b.raw'", e.VolumeNameRefused, InvalidRequest),
