@@ -6,8 +6,8 @@ in the ledger, so that nobody blames the driver for it.
 
 import asyncio
 import math
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.kubesim import Cluster
@@ -35,6 +35,8 @@ class Admin:
         self._ledger = ledger
         self._root = Direct(world, ROOT_TOKEN, ROOT_SECRET)
         self._busy: set[asyncio.Task[None]] = set()
+        # VMs that are destroyed or rolled back just now, with whatever disks they have or get.
+        self._sweeping: set[int] = set()
 
     # Power
 
@@ -66,8 +68,8 @@ class Admin:
         vm = self._world.vms.get(vmid)
         if vm is None or vm.running:
             return
-        self._forget_foreign(vmid)
-        await self._done(await self._root.delete(f"/nodes/{vm.node}/qemu/{vmid}"))
+        with self._swept(vmid):
+            await self._done(await self._root.delete(f"/nodes/{vm.node}/qemu/{vmid}"))
         if vmid not in self._world.vms:
             self._delete_node(vmid)
 
@@ -139,6 +141,8 @@ class Admin:
         answer = await self._root.put(
             f"/nodes/{vm.node}/qemu/{vmid}/config", digest=vm.digest, **{key: f"{boot_storage(vmid)}:1"}
         )
+        if vmid in self._sweeping:
+            return
         if answer.status == 200 and key not in vm.pending and key in vm.conf and self._world.vms.get(vmid) is vm:
             self._ledger.foreign[vmid, key] = file_of(vm.conf[key])
 
@@ -152,10 +156,17 @@ class Admin:
             del self._ledger.foreign[vmid, key]
             await self._root.put(f"/nodes/{vm.node}/qemu/{vmid}/config", delete=key)
 
-    def _forget_foreign(self, vmid: int) -> None:
+    @contextmanager
+    def _swept(self, vmid: int) -> Iterator[None]:
+        """Whatever disks the VM has before or gets meanwhile: nobody promises them any more."""
+        self._sweeping.add(vmid)
         for owner, key in list(self._ledger.foreign):
             if owner == vmid:
                 del self._ledger.foreign[owner, key]
+        try:
+            yield
+        finally:
+            self._sweeping.discard(vmid)
 
     def attach_by_hand(self, vmid: int, claim: Claim) -> None:
         """A volume of ours, in a VM of the admin's choice."""
@@ -209,7 +220,6 @@ class Admin:
         snapshot = vm.snapshots.get(_SNAPSHOT) if vm is not None else None
         if vm is None or snapshot is None:
             return
-        self._forget_foreign(vmid)
         for value in snapshot.conf.values():
             # What the snapshot had comes back, wherever it is by now, and as small as it was.
             if "vm-9999-" in value:
@@ -219,7 +229,8 @@ class Admin:
                     if claim.key == key and claim.volume is not None:
                         then_bytes = claim.volume.snapshots.get(_SNAPSHOT, claim.held_bytes)
                         claim.held_bytes = min(claim.held_bytes, then_bytes)
-        await self._done(await self._root.post(f"/nodes/{vm.node}/qemu/{vmid}/snapshot/{_SNAPSHOT}/rollback"))
+        with self._swept(vmid):
+            await self._done(await self._root.post(f"/nodes/{vm.node}/qemu/{vmid}/snapshot/{_SNAPSHOT}/rollback"))
         for owner, key in list(self._ledger.by_hand):
             if owner == vmid:
                 self._ledger.by_hand[owner, key] = self._loop.time()
