@@ -100,6 +100,7 @@ class DriveIndex:
         self._rights_lock = asyncio.Lock()
         self._others_know: Callable[[], Iterable[int]] = tuple
         self._absent_at: dict[int, float] = {}
+        self._claims: dict[int, frozenset[str]] = {}
         self._background = Background()
 
     def expect(self, others_know: Callable[[], Iterable[int]]) -> None:
@@ -170,16 +171,28 @@ class DriveIndex:
             entry = self._entries.get(vm.vmid)
             if entry is not None and entry.trouble is not None:
                 raise _cannot_know(volid, vm.vmid, entry.node, entry.trouble) from entry.trouble
-        return sorted(
-            (
-                Holder(vmid, entry.node, ref.key, ref.state)
-                for vmid, entry in self._entries.items()
-                if nodes is None or entry.node in nodes
-                for ref in _all_refs(entry)
-                if ref.volid == volid
-            ),
-            key=lambda holder: (holder.vmid, holder.key),
-        )
+        found = [
+            Holder(vmid, entry.node, ref.key, ref.state)
+            for vmid, entry in self._entries.items()
+            if nodes is None or entry.node in nodes
+            for ref in _all_refs(entry)
+            if ref.volid == volid
+        ]
+        known = {holder.vmid for holder in found if holder.state in ("live", "pending")}
+        found += [
+            Holder(vmid, self._entries.get(vmid, _Entry("")).node, "change under way", "pending")
+            for vmid, volids in self._claims.items()
+            if volid in volids and vmid not in known
+        ]
+        return sorted(found, key=lambda holder: (holder.vmid, holder.key))
+
+    def claim(self, vmid: int, volids: Iterable[str]) -> None:
+        """Volumes that a change under way may give to a VM: `holders` names it until `release`."""
+        self._claims[vmid] = self._claims.get(vmid, frozenset()).union(volids)
+
+    def release(self, vmid: int) -> None:
+        """The VM was read after its last change had ended: its config tells all."""
+        self._claims.pop(vmid, None)
 
     async def reread(self, vmids: Iterable[int]) -> None:
         """Read these VMs now, in the background's name; those of silent hosts cannot have changed and are left out."""

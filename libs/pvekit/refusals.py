@@ -141,11 +141,9 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         # volumes
         (r"not enough free space|No space left on device|insufficient free space|out of space", _plain(NoSpace)),
         (r"shrinking disks is not supported", _plain(SizeRefused)),
-        (
-            r"base volume '[^']*' is still in use|Logical volume \S+ (?:contains a filesystem )?in use"
-            r"|dataset is busy|still has watchers",  # source: zfs, rbd
-            _plain(VolumeInUse),
-        ),
+        # source: zfs, rbd
+        (r"base volume '[^']*' is still in use|dataset is busy|still has watchers", _plain(VolumeInUse)),
+        (r"Logical volume \S+ (?:contains a filesystem )?in use", _plain(VolumeInUse)),
         (r"volume '[^']*' does not exist", _plain(VolumeNotFound)),
         (r"no such logical volume|Failed to find logical volume", _plain(VolumeNotFound)),
         (r"dataset does not exist|\(2\) No such file or directory", _plain(VolumeNotFound)),  # source: zfs, rbd

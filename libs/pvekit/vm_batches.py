@@ -11,10 +11,8 @@ import re
 from appkit.backoff import Backoff
 from appkit.errors import DriverError, FailedPrecondition, NotFound, Unavailable
 from appkit.logs import get_logger
-from pvekit.api_path import api_path
 from pvekit.blame import blamed, only_about, text_for
 from pvekit.errors import (
-    Call,
     DigestMismatch,
     HotplugFailed,
     LockTimeout,
@@ -33,8 +31,8 @@ from pvekit.errors import (
 from pvekit.presence import Absent, Present, Unknown
 from pvekit.purpose import purpose
 from pvekit.slot_quarantine import SlotQuarantine
-from pvekit.upid import Upid
 from pvekit.vm_batch import Batch, Member, Seen, Tools
+from pvekit.vm_changes import LOOK_S, VmChanges
 from pvekit.vm_config import VmConfig
 from pvekit.vm_config_plan import Plan, Wish, make_plan, traces, why_waiting
 
@@ -44,10 +42,6 @@ _ATTEMPTS = 5
 """How often a batch begins anew because the config changed, the VM moved, a lock was held or an answer was lost."""
 _OTHER_SLOTS = 2
 _UNPLUG_TRIES = 2
-_FOLLOW_S = 30.0
-_FOLLOW_S_PER_UNPLUG = 4.0
-_LOOK_S = 5.0
-"""A task may look like running long after it ended (recorded, 9.2): now and then the config itself is asked."""
 
 _AGAIN = (DigestMismatch, LockTimeout, PveUnknownOutcome, TaskUnknown, VmNotHere)
 _WHOLE = (VmLocked, NoQuorum, PveUnreachable, NotImplementedHere)
@@ -71,12 +65,13 @@ class VmBatches:
         self._worker: asyncio.Task[None] | None = None
         self._quarantine = SlotQuarantine(vmid, tools.inventory, tools.clock.monotonic)
         self._readings = 0
-        self._running: Upid | None = None
+        self._changes = VmChanges(vmid, self._name, tools)
+        self._quiet = asyncio.Event()
 
     @property
     def in_use(self) -> bool:
         """Whether this object works, or remembers something that the next change must know."""
-        return self._worker is not None or self._running is not None or bool(self._quarantine.keys())
+        return self._worker is not None or self._changes.running is not None or bool(self._quarantine.keys())
 
     async def fulfil(self, wish: Wish) -> Seen:
         """Wait until the wish was seen to be true; raises why not. Cancelling the caller leaves the batch alone."""
@@ -87,6 +82,7 @@ class VmBatches:
         else:
             same.joined = self._readings
             same.waiters.append(waiter)
+        self._quiet.clear()
         if self._worker is None:
             # A context of its own: the work is for all who wait, not only for whoever came first.
             self._worker = asyncio.get_running_loop().create_task(
@@ -105,16 +101,41 @@ class VmBatches:
             await asyncio.wait([self._worker])
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is under way."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.wait([self._worker])
+        """Wait until nobody waits for anything."""
+        if self._worker is None:
+            return
+        quiet = asyncio.ensure_future(self._quiet.wait())
+        try:
+            await asyncio.wait([quiet, self._worker], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            quiet.cancel()
 
     async def _work(self) -> None:
         try:
-            while self._queue:
-                await self._work_once()
+            while self._queue or self._changes.unread:
+                if self._queue:
+                    await self._work_once()
+                else:
+                    self._quiet.set()
+                    with purpose("background"):
+                        await self._look_after()
         finally:
             self._worker = None
+            self._quiet.set()
+
+    async def _look_after(self) -> None:
+        """Find out how a change ended whose callers could not be told: until then its volumes count as this VM's."""
+        try:
+            await self._changes.wait_for_running()
+            if self._changes.running is None:
+                batch = Batch(Backoff(0.1, 2.0, 3.0).delays())
+                await self._locate(batch)
+                await self._read(batch)
+        except _GoneError:
+            self._changes.forget()
+        except DriverError as error:
+            _log.debug("state of the VM not known yet", extra={"vmid": self._vmid, "error": str(error)})
+            await self._tools.clock.sleep(LOOK_S)
 
     async def _work_once(self) -> None:
         batch = Batch(Backoff(0.1, 2.0, 3.0).delays())
@@ -151,15 +172,16 @@ class VmBatches:
 
     async def _run(self, batch: Batch) -> None:
         await self._locate(batch)
-        await self._wait_for_running()
+        await self._changes.wait_for_running()
         await self._read(batch)
         batch.groups.append(self._take())
-        if any(not member.wish.attach and member.wish.done(batch.config) for member in batch.groups[0]):
-            await self._wait_for_others(batch)
+        gone = any(not member.wish.attach and member.wish.done(batch.config) for member in batch.groups[0])
+        if gone and await self._changes.wait_for_others(batch.node):
+            await self._read(batch)
         while batch.groups:
             group = self._settle(batch, batch.groups.pop(0))
-            if group and self._running is not None:
-                batch.failed += [(member, self._still_running(self._running)) for member in group]
+            if group and (running := self._changes.running) is not None:
+                batch.failed += [(member, self._changes.still_running(running)) for member in group]
                 continue
             plan = make_plan(
                 batch.config,
@@ -185,7 +207,7 @@ class VmBatches:
         group = batch.groups[0]
         began_at, before, refusal = self._tools.clock.monotonic(), batch.config, None
         try:
-            await self._write(batch, group, plan)
+            await self._changes.send(batch, group, plan)
         except _WHOLE as error:
             batch.give_up(error)
             return
@@ -289,7 +311,7 @@ class VmBatches:
 
     def _is_news(self, batch: Batch, member: Member) -> bool:
         """Whether the reading tells the truth about a wish for which nothing was written."""
-        return batch.reading > member.joined and (member.wish.attach or self._running is None)
+        return batch.reading > member.joined and (member.wish.attach or self._changes.running is None)
 
     def _find_objection(self, batch: Batch, wish: Wish) -> FailedPrecondition | None:
         """Why this reading of the VM must not get the volume: it is not the VM, or not the volume, that was meant."""
@@ -324,6 +346,7 @@ class VmBatches:
                 await self._locate(batch, fresh=True)
             else:
                 batch.config, batch.reading = config, number
+                self._changes.was_read()
                 return
 
     async def _begin_anew(self, batch: Batch, error: PveError) -> None:
@@ -337,98 +360,15 @@ class VmBatches:
             batch.groups = [rest for group in batch.groups if (rest := self._settle(batch, group))]
             batch.give_up(error)
 
-    async def _write(self, batch: Batch, group: list[Member], plan: Plan) -> None:
-        for member in group:
-            member.written = member.written or bool(plan.keys[member.wish])
-        upid = await self._tools.vms.submit(
-            batch.node,
-            self._vmid,
-            plan.changes,
-            delete=plan.deletes,
-            revert=plan.reverts,
-            digest=batch.config.digest,
-        )
-        if upid is None:
-            return
-        self._running = upid
-        try:
-            await self._follow(batch, group, plan, upid)
-        except TaskTimeout:
-            raise
-        except BaseException:
-            self._running = None
-            raise
-        self._running = None
-
-    async def _follow(self, batch: Batch, group: list[Member], plan: Plan, upid: Upid) -> None:
-        clock = self._tools.clock
-        deadline = clock.monotonic() + _FOLLOW_S + _FOLLOW_S_PER_UNPLUG * len(plan.deletes)
-        while True:
-            left_s = deadline - clock.monotonic()
-            try:
-                await self._tools.tasks.wait(upid, timeout_s=min(_LOOK_S, left_s))
-                return
-            except TaskTimeout:
-                if left_s <= _LOOK_S:
-                    raise
-            if group and await self._looks_done(batch, group):
-                return
-
-    async def _looks_done(self, batch: Batch, group: list[Member]) -> bool:
-        try:
-            with purpose("poll"):
-                config = await self._tools.drives.read(batch.node, self._vmid)
-        except DriverError:
-            return False
-        return all(member.wish.done(config) for member in group)
-
-    async def _wait_for_running(self) -> None:
-        """A change that was still running when its callers were told so: nothing new before its end is known."""
-        if self._running is None:
-            return
-        try:
-            await self._tools.tasks.wait(self._running, timeout_s=_LOOK_S)
-        except TaskTimeout:
-            return
-        except DriverError as error:
-            _log.info("earlier config change ended", extra={"vmid": self._vmid, "error": str(error)})
-        self._running = None
-
-    async def _wait_for_others(self, batch: Batch) -> None:
-        """That a volume is nowhere is not said while a change runs that another process of this service has begun.
-
-        Two processes are normal: each of Kubernetes' sidecars elects its own leader, and a dead one leaves its tasks.
-        """
-        with purpose("poll"):
-            running = await self._tools.tasks.running(batch.node)
-        others = [upid for upid in running if upid.type == "qmconfig" and upid.id == str(self._vmid)]
-        for upid in others:
-            _log.info("waiting for a change by another process", extra={"upid": str(upid)})
-            try:
-                await self._tools.tasks.wait(upid, timeout_s=_LOOK_S)
-            except TaskTimeout:
-                self._running = upid
-            except DriverError as error:
-                _log.info("it ended", extra={"upid": str(upid), "how": str(error)})
-        if others:
-            await self._read(batch)
-
-    def _still_running(self, upid: Upid) -> TaskTimeout:
-        return TaskTimeout(
-            f"an earlier change of {self._name} still runs",
-            call=Call(self._tools.region, "POST", api_path("nodes", upid.node, "qemu", self._vmid, "config")),
-            upid=str(upid),
-        )
-
     async def _clean_up(self, batch: Batch) -> None:
         """Take back what waits for wishes that failed: it would come true at the VM's next start, unasked."""
         discard = _undone(batch)
-        while self._running is None:
+        while self._changes.running is None:
             plan = make_plan(batch.config, [], banned=(), discard=discard, vm=self._name)
             if plan.empty:
                 return
             try:
-                await self._write(batch, [], plan)
+                await self._changes.send(batch, [], plan)
                 return
             except (*_AGAIN, TaskTimeout) as error:
                 if batch.restarts >= _ATTEMPTS:
@@ -448,6 +388,7 @@ class VmBatches:
     def _resolve_gone(self, batch: Batch, proof: str) -> None:
         """No VM: everything is detached from it, and nothing can be attached."""
         nothing = VmConfig.parse([])
+        self._changes.forget()
         for group in batch.groups:
             for member in group:
                 if member.wish.attach:

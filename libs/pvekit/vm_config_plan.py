@@ -52,8 +52,8 @@ def traces(config: VmConfig, volid: str) -> Traces:
 class Wish:
     """`attach`: the volume shall be a live drive, with `options` if it has to be plugged; else it shall be nowhere.
 
-    `hosts`: where the volume of this id is the one that is meant; None: everywhere. `system_uuid`: what the guest that is
-    meant reports; "": not known.
+    `hosts`: where the volume of this id is the one that is meant; None: everywhere. `system_uuid`: what the guest that
+    is meant reports; "": not known.
     """
 
     attach: bool

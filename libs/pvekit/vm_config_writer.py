@@ -138,7 +138,7 @@ class VmConfigWriters:
                 await asyncio.gather(*(writer.wait_idle() for writer in writers))
         except TimeoutError:
             _log.warning("config changes under way are left behind", extra={"region": self._region})
-            await asyncio.gather(*(writer.stop() for writer in writers))
+        await asyncio.gather(*(writer.stop() for writer in writers))
 
     def _writer(self, vmid: int) -> VmBatches:
         if self._closed:

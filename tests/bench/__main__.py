@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: measure everything, print it, write build/bench.json; status 1 when a goal for requests is missed."""
+"""`python -m tests.bench`: measure, print, write build/bench.json; status 1 when a goal for requests is missed."""
 
 import asyncio
 import sys

@@ -488,3 +488,57 @@ async def test_the_end_of_the_process_waits_for_changes_only_so_long(region: Reg
     await warm.writers.aclose(5.0)
     assert asyncio.get_running_loop().time() - began == pytest.approx(5.0, abs=0.1)
     change.cancel()
+
+
+async def test_a_change_without_a_known_end_keeps_its_volume_until_it_has_one(region: Region, pve: FakePve) -> None:
+    """The caller was told "pending"; meanwhile nobody else may have the volume, and nobody has to ask again."""
+    warm = await warmed(region, pve)
+    assert await warm.drives.holders(volid(1)) == []
+    pve.task_s = 60.0
+    with pytest.raises(TaskTimeout):
+        await warm.writers.attach(111, volid(1), OPTIONS)
+    assert [(each.vmid, each.state) for each in await warm.drives.holders(volid(1))] == [(111, "pending")]
+    assert await warm.drives.holders(volid(2)) == []
+    await asyncio.sleep(60)
+    found = await warm.drives.holders(volid(1), max_age_s=1e9)
+    assert [(each.vmid, each.key, each.state) for each in found] == [(111, "scsi1", "live")]
+    await warm.writers.aclose()
+
+
+@pytest.mark.parametrize("was_done", [True, False])
+async def test_a_lost_answer_of_a_host_that_fell_silent(region: Region, pve: FakePve, was_done: bool) -> None:
+    warm = await warmed(region, pve)
+    assert await warm.drives.holders(volid(1)) == []
+    dark = False
+
+    def falls(method: str, path: str, params: dict[str, str]) -> httpx.Response | Exception | None:
+        nonlocal dark
+        dark = dark or (method == "POST" and path.endswith("/qemu/111/config"))
+        return is_silent(method, path, params)
+
+    def is_silent(method: str, path: str, params: dict[str, str]) -> httpx.Response | Exception | None:
+        return httpx.ReadError("cut") if dark and "/qemu/111/" in path else None
+
+    pve.rules.append(is_silent if was_done else falls)
+    pve.after.append(falls)
+    with pytest.raises(Unavailable):
+        await warm.writers.attach(111, volid(1), OPTIONS)
+    assert [(each.vmid, each.state) for each in await warm.drives.holders(volid(1))] == [(111, "pending")]
+    dark = False
+    pve.rules.clear()
+    pve.after.clear()
+    await asyncio.sleep(30)
+    found = await warm.drives.holders(volid(1), max_age_s=1e9)
+    assert [each.state for each in found] == (["live"] if was_done else [])
+    await warm.writers.aclose()
+
+
+async def test_a_vm_that_is_gone_keeps_nothing(region: Region, pve: FakePve) -> None:
+    warm = await warmed(region, pve)
+    pve.task_s = 60.0
+    with pytest.raises(TaskTimeout):
+        await warm.writers.attach(111, volid(1), OPTIONS)
+    del pve.vms[111]
+    await asyncio.sleep(90)
+    assert await warm.drives.holders(volid(1)) == []
+    await warm.writers.aclose()
