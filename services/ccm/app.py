@@ -95,6 +95,7 @@ class App:
         async with Background() as background:
             if self.settings.runs(NODE_CONTROLLER):
                 self.clusters.start()
+                background.start("proxmox pollers", self.clusters.watch())
                 background.start("health", self._watch_health())
                 background.start("events", self.events.run())
                 background.start("node informer", self.nodes.run())

@@ -5,6 +5,7 @@ import asyncio
 import httpx
 import pytest
 
+from appkit.background import BackgroundFailed
 from appkit.errors import Denied, NotFound, Unavailable
 from pvekit.clusters import Clusters, Region
 from pvekit.inventory import Trust
@@ -183,4 +184,15 @@ async def test_regions_and_names(clusters: Clusters, pve: FakePve) -> None:
     await clusters.get("r1").inventory.wait_ready(5)
     assert clusters.find_by_name("worker-21") == [VmRef("r1", "pve2", 131, "worker-21")]
     assert clusters.find_by_name("worker") == []
+    await clusters.aclose()
+
+
+async def test_a_poller_that_died_of_a_bug_is_noticed(clusters: Clusters, pve: FakePve) -> None:
+    def bug(method: str, path: str, params: dict[str, str]) -> httpx.Response | Exception | None:
+        return ZeroDivisionError("a bug of ours")
+
+    pve.rules.append(bug)
+    clusters.start()
+    with pytest.raises(BackgroundFailed, match="r1"):
+        await clusters.watch()
     await clusters.aclose()
