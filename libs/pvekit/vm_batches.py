@@ -42,6 +42,8 @@ _ATTEMPTS = 5
 """How often a batch begins anew because the config changed, the VM moved, a lock was held or an answer was lost."""
 _OTHER_SLOTS = 2
 _UNPLUG_TRIES = 2
+_UNPLUG_LEAST_S = 1.0
+"""Proxmox VE looks once a second whether a disk and then its controller have gone (recorded, 9.2: 2.1 s)."""
 
 _AGAIN = (DigestMismatch, LockTimeout, PveUnknownOutcome, TaskUnknown, VmNotHere)
 _WHOLE = (VmLocked, NoQuorum, PveUnreachable, NotImplementedHere)
@@ -221,8 +223,10 @@ class VmBatches:
             refusal = error
         await self._read(batch)
         rest = self._settle(batch, batch.groups.pop(0))
+        unfinished = self._let_unfinished_rest(plan, before)
         if refusal is None:
-            self._judge_unplugs(batch, plan, before, began_at)
+            if not unfinished:
+                self._judge_unplugs(batch, plan, before, began_at)
             again = [
                 member for member in rest if self._was_plugged(plan, member) or self._has_moved(batch, plan, member)
             ]
@@ -272,15 +276,21 @@ class VmBatches:
             return member.slots_spoilt <= _OTHER_SLOTS
         return False
 
+    def _let_unfinished_rest(self, plan: Plan, before: VmConfig) -> bool:
+        """Slots whose removal waited already: whatever came of the write, an earlier unplug did not get to its end."""
+        unfinished = [key for key in plan.deletes if key in before.deletes] if before.hotplugs_disks else []
+        for key in unfinished:
+            self._quarantine.add(key)
+        return bool(unfinished)
+
     def _judge_unplugs(self, batch: Batch, plan: Plan, before: VmConfig, began_at: float) -> None:
         """After a write that ended well: what its unplugs tell of the guest."""
         if not before.hotplugs_disks:
             return
-        unfinished = [key for key in plan.deletes if key in before.deletes]
-        for key in unfinished:
-            self._quarantine.add(key)
         gone = plan.deletes and not batch.config.deletes.intersection(plan.deletes)
-        if gone and not unfinished and before.scsi_controller == "virtio-scsi-single":
+        # At once only what the guest had let go of before, or lost by an unplug that could not be written down.
+        waited = self._tools.clock.monotonic() - began_at >= _UNPLUG_LEAST_S
+        if gone and waited and before.scsi_controller == "virtio-scsi-single":
             self._quarantine.guest_answered(began_at)
 
     def _has_moved(self, batch: Batch, plan: Plan, member: Member) -> bool:

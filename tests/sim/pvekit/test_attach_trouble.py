@@ -149,6 +149,25 @@ async def test_a_guest_that_does_not_let_go() -> None:
         got = await region.writers.attach(111, two, {})
         assert got.key == "scsi2"
         world.vms[111].paused = False
+        world.vms[111].paused = False
+
+
+async def test_every_slot_of_a_removal_that_waited_rests() -> None:
+    """Two disks of a paused guest: the end of the first removal is not heard of, the second one blames one of them."""
+    world = new_world()
+    async with warm_region(world) as region:
+        world.vms[111].conf["scsihw"] = "virtio-scsi-single"
+        volids = await made(region, 3)
+        await asyncio.gather(*(region.writers.attach(111, volid, {}) for volid in volids[:2]))
+        world.vms[111].paused = True
+        detaching = asyncio.gather(*(region.writers.detach(111, volid) for volid in volids[:2]), return_exceptions=True)
+        await asyncio.sleep(5)
+        world.quorate = False
+        assert {type(error) for error in await detaching} == {NoQuorum}
+        world.quorate = True
+        await asyncio.gather(*(region.writers.detach(111, volid) for volid in volids[:2]))
+        assert (await region.writers.attach(111, volids[2], {})).key == "scsi3"
+        world.vms[111].paused = False
 
 
 async def test_a_slot_rests_in_the_next_process_too() -> None:
@@ -163,6 +182,7 @@ async def test_a_slot_rests_in_the_next_process_too() -> None:
     async with warm_region(world) as region:
         await region.writers.recall("pve1")
         assert (await region.writers.attach(111, two, {})).key == "scsi2"
+        world.vms[111].paused = False
         world.vms[111].paused = False
 
 
