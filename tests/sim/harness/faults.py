@@ -8,17 +8,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-FaultKind = Literal[
-    "delay", "cut_before", "cut_after", "answer_before", "answer_after", "late", "task_before", "task_after"
-]
+FaultKind = Literal["delay", "cut_before", "cut_after", "answer_before", "answer_after", "task_before", "task_after"]
 
 
 @dataclass
 class Fault:
     """What happens to the `nth` request from now on whose `METHOD /path` matches `pattern`.
 
-    `answer_*`: `status` and `text` are answered, without or with the effect. `late`: the same, and the effect comes
-    `seconds` later. `task_*`: the task that it starts ends with `text`, before or after its effect.
+    `answer_*`: `status` and `text` are answered, without or with the effect. `task_*`: the task that it starts ends
+    with `text`, before or after its effect.
     """
 
     kind: FaultKind
@@ -29,7 +27,7 @@ class Fault:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        extra = {"delay": f" {self.seconds:.2f}s", "late": f" {self.status} {self.seconds:.2f}s"}.get(self.kind, "")
+        extra = {"delay": f" {self.seconds:.2f}s"}.get(self.kind, "")
         said = (
             f" {self.status} {self.text!r}" if self.kind.startswith("answer") else f" {self.text!r}" * bool(self.text)
         )

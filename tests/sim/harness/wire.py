@@ -4,7 +4,6 @@ A request that has left is the world's: it goes on when its sender dies or gives
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Literal
 
@@ -73,9 +72,6 @@ class Wire(httpx.AsyncBaseTransport):
                 raise httpx.RemoteProtocolError("cut before the effect", request=request)
             case "answer_before":
                 return _answer(fault, request)
-            case "late":
-                self._loop.spawn(None, self._carry_late(request, fault.seconds))
-                return _answer(fault, request)
             case "task_before" | "task_after":
                 return await self._carry_task_fault(request, fault)
             case "cut_after":
@@ -84,11 +80,6 @@ class Wire(httpx.AsyncBaseTransport):
             case "answer_after":
                 await self._inner.handle_async_request(request)
                 return _answer(fault, request)
-
-    async def _carry_late(self, request: httpx.Request, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        with contextlib.suppress(httpx.TransportError):
-            await self._inner.handle_async_request(request)
 
     async def _carry_task_fault(self, request: httpx.Request, fault: Fault) -> httpx.Response:
         # The world takes its rules up before it waits for the first time, so the rule meets this request.
