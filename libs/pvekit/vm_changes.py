@@ -108,6 +108,7 @@ class VmChanges:
 
         Until they have ended nobody may say that a volume is nowhere.
 
+        A request still on its way is not seen; a new leader waits longer for its Lease than any is.
         Two processes are normal: each of Kubernetes' sidecars elects its own leader, and a dead one leaves its tasks.
         """
         with purpose("poll"):
