@@ -103,9 +103,9 @@ class Bench:
     def wait_ready(self) -> None:
         """Until Nodes are Ready and initialised, and the driver is registered and tells its capacity."""
         self.wait("Nodes are initialised and Ready", self._nodes_are_ready, READY_S, log_of=service_names.CCM)
-        registrar = next(iter(self.workers.values())).name_of("csi-node")
-        self.wait("the driver is registered", self._driver_is_registered, READY_S, log_of=registrar)
-        self.wait("capacity is published", self.capacities, READY_S, log_of="csi-provisioner")
+        node_service = next(iter(self.workers.values())).name_of("csi-node")
+        self.wait("the driver is registered", self._driver_is_registered, READY_S, log_of=node_service)
+        self.wait("capacity is published", self._capacity_is_published, READY_S, log_of="csi-provisioner")
 
     def wait(self, what: str, ready: Callable[[], object], timeout_s: float, *, log_of: str = "") -> None:
         """Waits; raises BenchError with the end of a log."""
@@ -214,6 +214,10 @@ class Bench:
     def _nodes_are_ready(self) -> bool:
         nodes = {node["metadata"]["name"]: node for node in self.api.list(NODES)}
         return set(nodes) == {each.name for each in WORKERS} and all(is_ready(node) for node in nodes.values())
+
+    def _capacity_is_published(self) -> bool:
+        classes = [each for each in documents(EXAMPLES / "storage-classes.yaml") if each["kind"] == "StorageClass"]
+        return len(self.capacities()) == len(classes) * len({each.host for each in WORKERS})
 
     def _driver_is_registered(self) -> bool:
         items = self.api.list("/apis/storage.k8s.io/v1/csinodes")

@@ -14,9 +14,11 @@ import yaml
 
 from tests.kube.programs import Programs
 from tests.kube.python_programs import start_module
+from tests.pvesim.worlds import ROOT_SECRET, ROOT_TOKEN
 
 START_S = 20.0
 NAME = "pvesim"
+_ADMINISTRATOR = {"Authorization": f"PVEAPIToken={ROOT_TOKEN}={ROOT_SECRET}"}
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Proxmox:
         self.url = json.loads(self._ready_file.read_text(encoding="utf-8"))["url"]
         self.close()
         tls = ssl.create_default_context(cafile=str(self.ca_file))
-        self._client = httpx.Client(base_url=f"{self.url}/__sim__", verify=tls, timeout=10.0, trust_env=False)
+        self._client = httpx.Client(base_url=self.url, verify=tls, timeout=10.0, trust_env=False)
 
     def close(self) -> None:
         """Closes the door's connections."""
@@ -112,9 +114,16 @@ class Proxmox:
         for host in self.world()["nodes"]:
             self._call("POST", f"/nodes/{host}", {"dark": dark})
 
+    def get(self, path: str) -> Any:
+        """What the Proxmox VE API answers to the administrator."""
+        return self._request("GET", f"/api2/json{path}", headers=_ADMINISTRATOR)["data"]
+
     def _call(self, method: str, path: str, body: Any = None) -> Any:
+        return self._request(method, f"/__sim__{path}", json=body)
+
+    def _request(self, method: str, path: str, **content: Any) -> Any:
         if self._client is None:
             raise RuntimeError("pvesim has not been waited for")
-        answer = self._client.request(method, path, json=body)
+        answer = self._client.request(method, path, **content)
         answer.raise_for_status()
         return answer.json()

@@ -28,7 +28,7 @@ class Worker:
 
 WORKERS: Final = (
     Worker("worker-1", 111, "pve1", kubelet=False),
-    Worker("worker-2", 112, "pve2", kubelet=False),
+    Worker("worker-2", 112, "pve2", kubelet=True),
     Worker("worker-3", 113, "pve3", kubelet=True),
 )
 

@@ -15,9 +15,10 @@ from tests.kube.setting import LOCAL_STORAGE
 from tests.kube.space import ATTACHMENTS, Space, claim, pod
 
 HELD_S = 2.0
+NODE, VMID = "worker-3", 113
 CREATE = {"method": "POST", "path": f"/nodes/*/storage/{LOCAL_STORAGE}/content"}
-ATTACH = {"method": "POST", "path": "/nodes/*/qemu/113/config"}
-GROW = {"method": "PUT", "path": "/nodes/*/qemu/113/resize"}
+ATTACH = {"method": "POST", "path": f"/nodes/*/qemu/{VMID}/config"}
+GROW = {"method": "PUT", "path": f"/nodes/*/qemu/{VMID}/resize"}
 DELETE = {"method": "DELETE", "path": f"/nodes/*/storage/{LOCAL_STORAGE}/content/*"}
 
 
@@ -48,7 +49,7 @@ def check_life(space: Space) -> None:
     """The Pod runs, on one volume with one attachment, and keeps what it writes."""
     space.wait_running("app", 120)
     assert len(space.bench.proxmox.volumes()) == 1
-    assert len(space.bench.proxmox.disks(113)) == 1
+    assert len(space.bench.proxmox.disks(VMID)) == 1
     space.run("app", "echo kept > /data/file && sync")
     assert space.run("app", "cat /data/file") == "kept"
 
@@ -56,7 +57,7 @@ def check_life(space: Space) -> None:
 @pytest.mark.parametrize("program", [services.CONTROLLER, "csi-provisioner"])
 def test_killed_while_a_volume_is_created(space: Space, program: str) -> None:
     mark = hold(space, CREATE)
-    space.apply([claim("data"), pod("app", "data")])
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     wait_held(space, CREATE, mark)
     space.bench.programs.kill(program)
     check_life(space)
@@ -65,15 +66,15 @@ def test_killed_while_a_volume_is_created(space: Space, program: str) -> None:
 @pytest.mark.parametrize("program", [services.CONTROLLER, "csi-attacher"])
 def test_killed_while_a_volume_is_attached(space: Space, program: str) -> None:
     mark = hold(space, ATTACH)
-    space.apply([claim("data"), pod("app", "data")])
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     wait_held(space, ATTACH, mark)
     space.bench.programs.kill(program)
     check_life(space)
 
 
 def test_node_service_killed_while_a_volume_is_staged(space: Space) -> None:
-    node_service = space.bench.workers["worker-3"].name_of("csi-node")
-    space.apply([claim("data"), pod("app", "data")])
+    node_service = space.bench.workers[NODE].name_of("csi-node")
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     space.api.wait(
         "attached",
         lambda: any((each.get("status") or {}).get("attached") for each in space.api.list(ATTACHMENTS)),
@@ -88,7 +89,7 @@ def test_node_service_killed_while_a_volume_is_staged(space: Space) -> None:
 
 @pytest.mark.parametrize("program", [services.CONTROLLER, "csi-resizer"])
 def test_killed_while_a_volume_grows(space: Space, program: str) -> None:
-    space.apply([claim("data"), pod("app", "data")])
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     check_life(space)
     mark = hold(space, GROW)
     space.kubectl("""kubectl patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}'""")
@@ -100,14 +101,14 @@ def test_killed_while_a_volume_grows(space: Space, program: str) -> None:
 
 
 def test_controller_killed_while_a_volume_is_detached_and_deleted(space: Space) -> None:
-    space.apply([claim("data"), pod("app", "data")])
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     check_life(space)
     mark = hold(space, ATTACH)
     space.delete_pod("app")
     wait_held(space, ATTACH, mark)
     space.bench.programs.kill(services.CONTROLLER)
     space.wait_detached()
-    assert not space.bench.proxmox.disks(113)
+    assert not space.bench.proxmox.disks(VMID)
     mark = hold(space, DELETE)
     space.api.delete(space.path("persistentvolumeclaims", "data"))
     wait_held(space, DELETE, mark)
@@ -118,7 +119,7 @@ def test_proxmox_goes_dark_in_the_middle_of_a_claim(space: Space) -> None:
     proxmox = space.bench.proxmox
     proxmox.add_fault(CREATE | {"action": {"kind": "cut_after"}})
     mark = proxmox.mark()
-    space.apply([claim("data"), pod("app", "data")])
+    space.apply([claim("data"), pod("app", "data", node=NODE)])
     wait_held(space, CREATE, mark)
     proxmox.darken("cut")
     try:

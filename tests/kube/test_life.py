@@ -62,24 +62,34 @@ def test_a_pod_for_another_host_waits_and_is_told_why(space: Space) -> None:
     space.apply([pod("there", "data", node=other.name, tolerate=True)])
 
     message = space.wait_event("there", "FailedScheduling", "node")
-    assert "volume node affinity" in message or "didn't match PersistentVolume's node affinity" in message
+    assert "didn't match PersistentVolume's node affinity" in message or "volume node affinity conflict" in message
     found = space.pod("there")
     assert found
     assert found["status"]["phase"] == "Pending"
 
 
-def test_a_claim_on_shared_storage_is_bound_to_the_region(space: Space) -> None:
-    space.apply([claim("data", storage_class="proxmox-shared"), pod("app", "data")])
-    node = worker(space.wait_running("app")["spec"]["nodeName"])
+def test_a_claim_on_shared_storage_follows_its_pod_to_another_host(space: Space) -> None:
+    here, there = worker("worker-2"), worker("worker-3")
+    assert here.host != there.host
+    space.apply([claim("data", storage_class="proxmox-shared"), pod("app", "data", node=here.name)])
+    space.wait_running("app")
 
     volume = space.wait_bound("data")
     handle = parse_handle(volume["spec"]["csi"]["volumeHandle"])
     assert (handle.zone, handle.storage) == ("", "ceph")
     (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert [each["key"] for each in term["matchExpressions"]] == ["topology.kubernetes.io/region"]
-    (drive,) = space.bench.proxmox.disks(node.vmid).values()
+    (drive,) = space.bench.proxmox.disks(here.vmid).values()
     assert drive.startswith(f"{handle.volid},")
     space.run("app", "echo kept > /data/file && sync")
+
+    space.delete_pod("app")
+    space.apply([pod("app", "data", node=there.name)])
+    space.wait_running("app")
+    assert space.run("app", "cat /data/file") == "kept"
+    assert not space.bench.proxmox.disks(here.vmid)
+    (drive,) = space.bench.proxmox.disks(there.vmid).values()
+    assert drive.startswith(f"{handle.volid},")
 
 
 def test_raw_block(space: Space) -> None:
@@ -100,7 +110,7 @@ def test_twenty_claims_at_once(space: Space) -> None:
     for name in names:
         space.wait_running(name, 180)
 
-    drives = list(space.bench.proxmox.disks(113).values())
+    drives = [drive for each in WORKERS for drive in space.bench.proxmox.disks(each.vmid).values()]
     assert len(drives) == len({drive.split(",")[0] for drive in drives}) == len(names)
     writes = [
         entry

@@ -18,7 +18,7 @@ def test_a_new_node_is_initialised_and_a_waiting_pod_starts(space: Space) -> Non
     assert UNINITIALIZED in {taint["key"] for taint in node["spec"]["taints"]}
     assert "providerID" not in node["spec"]
     assert "topology.kubernetes.io/zone" not in node["metadata"]["labels"]
-    space.apply([pod("web")])
+    space.apply([pod("web", node=NODE)])
     space.wait_event("web", "FailedScheduling", "untolerated taint")
 
     bench.programs.start_again(services.CCM)
