@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("libs", "services")
 GENERATED = "libs/csikit/pb/"
 # Who may unwrap a SecretStr: the mechanism that reads and registers secrets, and the doors that send them.
-MAY_UNWRAP = frozenset({"libs/appkit/settings.py", "libs/pvekit/auth.py"})
+MAY_UNWRAP = frozenset({"libs/appkit/settings.py", "libs/pvekit/auth.py", "libs/pvekit/header_text.py"})
 LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 SECRET_NAME = re.compile(r"(^|_)(secret|secrets|password|passphrase|passwd|api_key|private_key|ticket)(_value)?$")
 # Names that end like a secret but say where one is or what it is called.

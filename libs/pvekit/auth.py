@@ -4,7 +4,8 @@ from pathlib import Path
 
 from appkit.errors import Unavailable
 from appkit.logs import register_secret
-from pvekit.settings import ClusterSettings, is_header_text
+from pvekit.header_text import is_header_text
+from pvekit.settings import ClusterSettings
 
 _Stamp = tuple[int, int, int]
 

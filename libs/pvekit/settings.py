@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from appkit.settings import Settings
+from pvekit.header_text import is_header_text
 
 DEFAULT_CONTROLLER_VMID = 9999
 
@@ -60,10 +61,9 @@ class ClusterSettings(Settings):
             given = [name for name in (inline, file) if getattr(self, name)]
             if len(given) != 1:
                 raise ValueError(f"give exactly one of {inline} and {file}")
-        inline_values = {"token_id": self.token_id, "token_secret": self.token_secret}
-        for name, value in inline_values.items():
-            text = value.get_secret_value() if isinstance(value, SecretStr) else value
-            if text and not is_header_text(text):
+        for name in ("token_id", "token_secret"):
+            value = getattr(self, name)
+            if value and not is_header_text(value):
                 raise ValueError(f"{name} must be one word of printable ASCII characters")
         return self
 
@@ -117,11 +117,6 @@ class FeatureSettings(Settings):
         if not 100 < value <= 999_999_999:
             raise ValueError("must be greater than 100 and at most 999999999")
         return value
-
-
-def is_header_text(value: str) -> bool:
-    """Whether a part of the token can go into the Authorization header: printable ASCII without blanks."""
-    return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def _none_as_default(value: Any) -> Any:
