@@ -1,7 +1,7 @@
 """What a VM's queue of config changes is made of: wishes on their way, and batches of them. No behaviour of its own."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from appkit.clock import Clock
@@ -26,6 +26,8 @@ class Tools:
     inventory: Inventory
     drives: DriveIndex
     clock: Clock
+    catch_up: Callable[[str], Awaitable[None]]
+    """Called with the VM's host before a batch: what was to be learnt there and could not be yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,7 @@ class VmBatches:
 
     async def _run(self, batch: Batch) -> None:
         await self._locate(batch)
+        await self._tools.catch_up(batch.node)
         await self._changes.wait_for_running()
         await self._read(batch)
         batch.groups.append(self._take())

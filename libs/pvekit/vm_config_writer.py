@@ -18,6 +18,7 @@ from pvekit.errors import HotplugFailed
 from pvekit.inventory import Inventory
 from pvekit.locator import Locator
 from pvekit.metrics import PveMetrics
+from pvekit.purpose import purpose
 from pvekit.tasks import Tasks
 from pvekit.vm_batch import Tools
 from pvekit.vm_batches import VmBatches
@@ -65,7 +66,8 @@ class VmConfigWriters:
         metrics: PveMetrics,
     ) -> None:
         self._region = region
-        self._tools = Tools(region, vms, tasks, locator, inventory, drives, clock)
+        self._tools = Tools(region, vms, tasks, locator, inventory, drives, clock, self._catch_up)
+        self._missed: set[str] = set()
         self._metrics = metrics
         self._writers: dict[int, VmBatches] = {}
         self._closed = False
@@ -115,7 +117,7 @@ class VmConfigWriters:
     async def recall(self, node: str) -> None:
         """Learn from a host's task list which slots must rest, as a former process knew from its own failed unplugs.
 
-        One request; needed once for each host, before the first change.
+        One request; needed once for each host, before the first change. `recall_later` for a host that does not answer.
         """
         clock = self._tools.clock
         for task in await self._tools.tasks.failed(node, "qmconfig"):
@@ -125,6 +127,16 @@ class VmConfigWriters:
             for key, why in task.error.texts.items():
                 if scsi_slot(key) is not None and "hot-unplugging" in why:
                     self._writer(int(task.upid.id)).let_rest(key, clock.monotonic() - ago_s)
+
+    def recall_later(self, node: str) -> None:
+        """`recall` before the next change of a VM on this host, which cannot be asked now."""
+        self._missed.add(node)
+
+    async def _catch_up(self, node: str) -> None:
+        if node in self._missed:
+            with purpose("background"):
+                await self.recall(node)
+            self._missed.discard(node)
 
     async def aclose(self, drain_s: float | None = None) -> None:
         """Refuse new changes and give those under way `drain_s` seconds (None: as long as they take).

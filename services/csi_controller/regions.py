@@ -57,8 +57,11 @@ class Regions:
 
     async def _settle(self, region: Region) -> None:
         await region.inventory.wait_ready(None)
-        hosts = [node.name for node in region.inventory.nodes() if node.online]
-        await asyncio.gather(*(_finish_tasks(region, host) for host in hosts))
+        nodes = region.inventory.nodes()
+        for node in nodes:
+            if not node.online:
+                region.writers.recall_later(node.name)
+        await asyncio.gather(*(_finish_tasks(region, node.name) for node in nodes if node.online))
         # Only now: what the index had read before a task's end would be believed for a while.
         region.drives.start()
         self._settled.add(region.name)
@@ -67,7 +70,7 @@ class Regions:
 async def _finish_tasks(region: Region, host: str) -> None:
     """Wait for this token's tasks on one host, and let the writers learn from those that failed.
 
-    A host that does not answer is passed over: nothing is attached there.
+    A host that does not answer is passed over: nothing is attached there before it is asked again.
     """
     try:
         for upid in await region.tasks.running(host):
@@ -80,4 +83,5 @@ async def _finish_tasks(region: Region, host: str) -> None:
                 _log.info("it ended", extra={"upid": str(upid), "how": str(error)})
         await region.writers.recall(host)
     except DriverError as error:
+        region.writers.recall_later(host)
         _log.warning("tasks of an earlier process are not known", extra={"host": host, "error": str(error)})

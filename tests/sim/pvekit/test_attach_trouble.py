@@ -152,6 +152,25 @@ async def test_a_guest_that_does_not_let_go() -> None:
         world.vms[111].paused = False
 
 
+async def test_a_host_that_could_not_be_asked_is_asked_before_the_first_change() -> None:
+    world = new_world()
+    async with warm_region(world) as region:
+        world.vms[111].conf["scsihw"] = "virtio-scsi-single"
+        one, two = await made(region, 2)
+        await region.writers.attach(111, one, {})
+        world.vms[111].paused = True
+        assert await region.writers.detach(111, one)
+    async with warm_region(world) as region:
+        region.writers.recall_later("pve1")
+        assert (await region.writers.attach(111, two, {})).key == "scsi2"
+        mark = len(world.log)
+        assert await region.writers.detach(111, two)
+        assert not any(
+            entry.path == "/nodes/pve1/tasks" and "errors" in entry.params for entry in world.log.since(mark)
+        )
+        world.vms[111].paused = False
+
+
 async def test_every_slot_of_a_removal_that_waited_rests() -> None:
     """Two disks of a paused guest: the end of the first removal is not heard of, the second one blames one of them."""
     world = new_world()
