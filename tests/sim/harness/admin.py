@@ -154,7 +154,7 @@ class Admin:
         vm = self._world.vms.get(vmid)
         if key is not None and vm is not None:
             del self._ledger.foreign[vmid, key]
-            await self._root.put(f"/nodes/{vm.node}/qemu/{vmid}/config", delete=key)
+            await self._take_away(vm, key)
 
     @contextmanager
     def _swept(self, vmid: int) -> Iterator[None]:
@@ -189,7 +189,14 @@ class Admin:
     async def _detach_by_hand(self, vmid: int) -> None:
         vm = self._world.vms.get(vmid)
         if vm is not None and (key := next((key for where, key, _ in ours_in(vm) if where == "config"), None)):
-            await self._root.put(f"/nodes/{vm.node}/qemu/{vmid}/config", delete=key)
+            await self._take_away(vm, key)
+
+    async def _take_away(self, vm: Vm, key: str) -> Reply:
+        """Remove a drive. Who finishes what another began hides from that one what the guest still owes."""
+        reply = await self._root.put(f"/nodes/{vm.node}/qemu/{vm.vmid}/config", delete=key, digest=vm.digest)
+        if key in vm.stuck_controllers:
+            self._ledger.finished_by_hand.add((vm.vmid, key))
+        return reply
 
     # Snapshots
 
@@ -311,8 +318,7 @@ class Admin:
                 key = self._find_litter(vm) if vm is not None else None
                 if vm is None or key is None:
                     break
-                path = f"/nodes/{vm.node}/qemu/{vmid}/config"
-                if (await self._root.put(path, delete=key, digest=vm.digest)).status != 200:
+                if (await self._take_away(vm, key)).status != 200:
                     break
 
     def _find_litter(self, vm: Vm) -> str | None:

@@ -83,7 +83,7 @@ def published(
         if not any(each.volid == claim.volid and each.wwn == wwn for each in plugged):
             ledger.break_off(text + f"its guest has no disk {wwn} of it: {plugged}")
             return
-        if any(key in vm.stuck_controllers for key in keys):
+        if any(key in vm.stuck_controllers and (vmid, key) not in ledger.finished_by_hand for key in keys):
             ledger.break_off(text + f"in {keys}, whose controller the guest is about to let go of")
             return
     attachment.live = attachment.wanted

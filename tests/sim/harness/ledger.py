@@ -87,6 +87,8 @@ class Ledger:
     """When a host last was out of reach; inf: it is."""
     foreign: dict[tuple[int, str], str] = field(default_factory=dict)
     """Disks of others: (VM, key) to volume id. Nobody but their owner may touch them."""
+    finished_by_hand: set[tuple[int, str]] = field(default_factory=set)
+    """(VM, key) of drives whose controller a guest still had to let go of when an admin removed the rest."""
     snapshot_at: dict[tuple[int, str], float] = field(default_factory=dict)
     rights_missing: bool = False
     lives: dict[int, int] = field(default_factory=dict)
