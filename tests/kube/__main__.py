@@ -1,5 +1,6 @@
 """`make kube`: the bench, running until Ctrl-C. Started again, it ends the running one and begins anew."""
 
+import argparse
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ from tests.kube.toolchain import BENCH, ToolsMissing, toolchain
 
 def main() -> int:
     """The exit status: 0 after Ctrl-C, 1 when something is off."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kube", description=__doc__)
+    parser.add_argument("--place", type=int, default=place.KEPT_NUMBER, choices=place.NUMBERS, help=argparse.SUPPRESS)
+    number = parser.parse_args().place
     lacking = missing(BENCH)
     if lacking:
         say("make kube cannot run on this machine:")
@@ -23,8 +27,8 @@ def main() -> int:
             say(f"  {line}")
         return 1
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, lambda _number, _frame: stop.set())
     tools = toolchain()
     try:
         tools.build(BENCH)
@@ -32,7 +36,7 @@ def main() -> int:
         say(str(error))
         return 1
     started = time.monotonic()
-    bench = Bench(place.claim(place.KEPT_NUMBER), tools, say)
+    bench = Bench(place.claim(number), tools, say)
     status = 0
     try:
         bench.start()

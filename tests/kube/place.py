@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.demo import leftovers
+from tests.kube import traces
 
 PREFIX = "pvecloud-kube-"
 BASE = Path("/tmp")
@@ -105,6 +106,7 @@ class Place:
             *(f"cgroup {path}" for path in self.cgroup_folders() if path.exists()),
             *(f"address {address}" for address in self.addresses()),
             *(f"network link {link}" for link in self.links()),
+            *(f"trace {path}" for path in traces.find(self.folder, self.name) if self.folder.exists()),
             *([f"folder {self.folder}"] if self.folder.exists() else []),
         ]
 
@@ -123,8 +125,7 @@ class Place:
                 _run("ip", "link", "delete", link)
             for address in self.addresses():
                 _run("ip", "address", "delete", address, "dev", "lo")
-            for cached in Path("/var/lib/cni/results").glob(f"{self.name}-*"):
-                cached.unlink()
+            traces.remove(traces.find(self.folder, self.name))
             self._restore_forwarding()
             if not leftovers.mounts(self.folder):
                 # Never across a mount: that would delete what is on the disk.

@@ -135,6 +135,8 @@ class WorkerPrograms:
             "maxPods": 110,
             # A volume that has grown is noticed when its Pod is looked at again: by default once a minute.
             "syncFrequency": "3s",
+            # The Node tells which volumes are in use; only then are they detached. By default every ten seconds.
+            "nodeStatusUpdateFrequency": "1s",
             "clusterDNS": ["127.0.0.1"],
             "registryPullQPS": 0,
             "serializeImagePulls": False,

@@ -1,0 +1,1 @@
+"""What of the Kubernetes bench can be tested without it."""
