@@ -209,6 +209,7 @@ class VmBatches:
         """Write the first group and judge what came of it; what has to be tried again stays first."""
         group = batch.groups[0]
         began_at, before, refusal = self._tools.clock.monotonic(), batch.config, None
+        unfinished = self._let_unfinished_rest(plan, before)
         try:
             await self._changes.send(batch, group, plan)
         except _WHOLE as error:
@@ -224,7 +225,6 @@ class VmBatches:
             refusal = error
         await self._read(batch)
         rest = self._settle(batch, batch.groups.pop(0))
-        unfinished = self._let_unfinished_rest(plan, before)
         if refusal is None:
             if not unfinished:
                 self._judge_unplugs(batch, plan, before, began_at)
@@ -278,7 +278,7 @@ class VmBatches:
         return False
 
     def _let_unfinished_rest(self, plan: Plan, before: VmConfig) -> bool:
-        """Slots whose removal waited already: whatever came of the write, an earlier unplug did not get to its end."""
+        """Slots whose removal waited already: whatever comes of the write, an earlier unplug did not get to its end."""
         unfinished = [key for key in plan.deletes if key in before.deletes] if before.hotplugs_disks else []
         for key in unfinished:
             self._quarantine.add(key)

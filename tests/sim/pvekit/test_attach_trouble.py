@@ -152,6 +152,19 @@ async def test_a_guest_that_does_not_let_go() -> None:
         world.vms[111].paused = False
 
 
+async def test_a_slot_rests_though_the_end_of_its_removal_is_not_heard() -> None:
+    world = new_world()
+    async with warm_region(world) as region:
+        world.vms[111].conf["scsihw"] = "virtio-scsi-single"
+        one, two = await made(region, 2)
+        await region.writers.attach(111, one, {})
+        world.vms[111].pending_delete["scsi1"] = False
+        world.vms[111].plugged.pop("scsi1")
+        world.faults.add(Rule(cut_after(), method="POST", path="*/config"))
+        assert await region.writers.detach(111, one)
+        assert (await region.writers.attach(111, two, {})).key == "scsi2"
+
+
 async def test_a_host_that_could_not_be_asked_is_asked_before_the_first_change() -> None:
     world = new_world()
     async with warm_region(world) as region:
