@@ -256,6 +256,8 @@ class Orchestrator:
 
         def ended(code: str) -> None:
             claim.grow_next_at = self._loop.time() + 3.0
+            if code == "OK" and claim.grow_to_bytes <= wanted_bytes:
+                claim.grow_to_bytes = 0
 
         self._call(claim, "grow", "ControllerExpandVolume", request, judged, ended)
 
@@ -312,6 +314,7 @@ class Orchestrator:
             judged(await method(request, None))
 
         serving = self._loop.spawn(process, served())
+        serving.add_done_callback(_retrieve)
         try:
             await asyncio.wait({serving}, timeout=self.deadline_s)
         finally:
@@ -328,6 +331,12 @@ class Orchestrator:
         return (code.name if code is not None and isinstance(error, DriverError) else "UNKNOWN"), (
             str(error) if isinstance(error, DriverError) else repr(error)
         )
+
+
+def _retrieve(serving: asyncio.Task[None]) -> None:
+    """Whoever asked may have given up just when the answer came."""
+    if not serving.cancelled():
+        serving.exception()
 
 
 def _capability(claim: Claim) -> csi_pb2.VolumeCapability:
