@@ -111,8 +111,8 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set. Raises BackgroundFailed when something that must not end has ended."""
-        await self.start()
         try:
+            await self.start()
             await self._background.run_until(stop)
         finally:
             await self.aclose()
@@ -126,10 +126,11 @@ class App:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline - self._clock.monotonic()):
                 await self._servicer.drain()
+        # In this order: the health watch looks at how the settling ended.
+        await self._background.aclose()
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
-        await self._background.aclose()
         await self._clusters.aclose(max(0.0, deadline - self._clock.monotonic()))
         if self._session is not None:
             await self._session.aclose()

@@ -88,8 +88,8 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
-        await self.start()
         try:
+            await self.start()
             await stop.wait()
         finally:
             await self.aclose()

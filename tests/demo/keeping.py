@@ -1,5 +1,6 @@
 """A run that is left running: says what listens where, how to talk to it, and how to end it."""
 
+import shlex
 import sys
 
 from tests.demo.screen import Screen
@@ -11,7 +12,7 @@ from tests.pvesim.worlds import CSI_SECRET, CSI_TOKEN
 def keep(screen: Screen, stage: Stage) -> None:
     """Marks the run as left on purpose and prints the way in."""
     (stage.folder / "kept").touch()
-    rpc = f"{sys.executable} -m tests.demo.rpc"
+    rpc = f"{shlex.quote(sys.executable)} -m tests.demo.rpc"
     worker = WORKERS[0]
     config = f"{stage.pve_url}/api2/json/nodes/{worker.host}/qemu/{worker.vmid}/config"
     screen.chapter("Left running (KEEP=1)")

@@ -20,8 +20,11 @@ KILL_AFTER_S = 5.0
 
 
 def folders() -> Iterator[Path]:
-    """Folders of all runs that exist, present ones included."""
-    yield from sorted(base().glob(f"{PREFIX}*"))
+    """Folders of all of this user's runs that exist, present ones included."""
+    for folder in sorted(base().glob(f"{PREFIX}*")):
+        # Another user's run is that user's to end; root ends them all.
+        if os.getuid() in {0, folder.stat().st_uid}:
+            yield folder
 
 
 def base() -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.pvesim.faults import Rule, answer, cut_after, cut_before, delay
 from tests.pvesim.worlds import CSI_SECRET
-from tests.sim.csi_controller.process import controller_process
+from tests.sim.csi_controller.process import controller_process, write_cloud_config
 from tests.sim.csi_controller.scene import GIB, open_scene
 
 
@@ -96,3 +96,17 @@ async def test_wrong_settings_end_with_2_and_a_list() -> None:
     assert process.returncode == 2
     assert "/nonexistent/cloud.yaml" in log
     assert "Traceback" not in log
+
+
+async def test_a_start_that_fails_says_why_and_nothing_else() -> None:
+    async with open_scene(start=False) as scene:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "csi_controller", f"--cloud-config={write_cloud_config(scene)}",
+            f"--csi-address=unix://{scene.folder}/no/such/folder/csi.sock",
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        log = (await process.communicate())[1].decode()
+    assert process.returncode == 1
+    assert "no/such/folder" in log
+    for noise in ("ended unexpectedly", "Unclosed", "never awaited"):
+        assert noise not in log
