@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from appkit import settings_schema as schema
 from appkit.errors import DriverError
@@ -67,6 +68,33 @@ def load(
     return reading.result(model)
 
 
+_NO_FILE = "settings"
+_WORDS = {
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "string_pattern_mismatch": "must match {pattern}",
+    "too_short": "must have at least {min_length} entry",
+}
+"""The library's words that speak of Python, in a user's."""
+
+
+def _telling(errors: list[ErrorDetails], *, unread: bool) -> list[ErrorDetails]:
+    """Without those that only follow from another: a list is "too short" when its entries are wrong, and everything is
+    "missing" from a file that could not be read.
+    """
+    return [
+        error
+        for error in errors
+        if not (unread and error["type"] == "missing" and len(error["loc"]) == 1)
+        and not (error["type"] == "too_short" and any(_is_within(other["loc"], error["loc"]) for other in errors))
+    ]
+
+
+def _is_within(loc: Path_, outer: Path_) -> bool:
+    return len(loc) > len(outer) and loc[: len(outer)] == outer
+
+
 class _Reading:
     """The merged values so far, where each came from, and the problems found on the way."""
 
@@ -75,7 +103,7 @@ class _Reading:
         self._merged: dict[str, Any] = {}
         self._sources: dict[Path_, str] = {}
         self._problems: list[str] = []
-        self._default_source = "settings"
+        self._default_source = _NO_FILE
 
     def add_file(self, file: Path) -> None:
         self._default_source = str(file)
@@ -119,7 +147,7 @@ class _Reading:
         try:
             settings = model.model_validate(self._merged)
         except ValidationError as invalid:
-            self._problems += [self._problem(each["type"], each["loc"], each["msg"]) for each in invalid.errors()]
+            self._problems += [self._problem(each) for each in _telling(invalid.errors(), unread=bool(self._problems))]
         if self._problems:
             raise SettingsError(list(dict.fromkeys(self._problems)))
         for secret in _secrets(settings):
@@ -166,7 +194,8 @@ class _Reading:
                     into.pop(other, None)
                 into[key] = value
 
-    def _problem(self, kind: str, loc: Path_, message: str) -> str:
+    def _problem(self, error: ErrorDetails) -> str:
+        kind, loc, message = error["type"], error["loc"], error["msg"]
         source = next(
             (self._sources[loc[:length]] for length in range(len(loc), 0, -1) if loc[:length] in self._sources),
             self._default_source,
@@ -175,7 +204,11 @@ class _Reading:
             near = schema.similar_key(self._model, loc)
             message = "unknown key" + (f', did you mean "{near}"?' if near else "")
         elif kind == "missing":
-            message = "is required"
+            # Services name their flags after their settings.
+            flag = f": give --{loc[0]}".replace("_", "-") if len(loc) == 1 and source == _NO_FILE else ""
+            message = f"is required{flag}"
+        elif kind in _WORDS:
+            message = _WORDS[kind].format(**error.get("ctx", {}))
         message = message.removeprefix("Value error, ")  # pydantic's word for a check of ours; it tells a user nothing
         return f"{source}: {_dotted(loc)}: {message}" if loc else f"{source}: {message}"
 

@@ -68,9 +68,9 @@ def test_every_problem_at_once_with_source_key_and_advice(tmp_path: Path) -> Non
     )
     assert problems(file, env={"P_LOG_LEVL": "x"}, env_prefix="P_", overrides={"network.cidrs": "no list"}) == [
         "FILE: clusters[0].region: is required",
-        "FILE: clusters[0].url: Input should be a valid string",
+        "FILE: clusters[0].url: must be a text",
         'FILE: clusters[0].regin: unknown key, did you mean "region"?',
-        "command line: network.cidrs: Input should be a valid tuple",
+        "command line: network.cidrs: must be a list",
         'FILE: network.mod: unknown key, did you mean "mode"?',
         "FILE: controllerVMID: Input should be a valid integer, unable to parse string as an integer",
         'environment variable P_LOG_LEVL: log_levl: unknown key, did you mean "log_level"?',
@@ -179,3 +179,21 @@ def test_yaml_knows_no_objects_and_keeps_merge_keys() -> None:
     with pytest.raises(ValueError, match="line 1, column 1: not valid YAML"):
         parse_yaml("!!python/object/apply:os.system [ls]")
     assert parse_yaml("a: &x {k: 1}\nb: {<<: *x, l: 2}") == {"a": {"k": 1}, "b": {"k": 1, "l": 2}}
+
+
+class Listed(Settings):
+    entries: tuple[Cluster, ...] = Field(min_length=1)
+
+
+def test_what_only_follows_from_another_problem_is_not_told(tmp_path: Path) -> None:
+    def told(text: str) -> list[str]:
+        file = write(tmp_path, text)
+        with pytest.raises(SettingsError) as caught:
+            load(Listed, file=file)
+        return [each.replace(str(file), "FILE") for each in caught.value.problems]
+
+    assert told("entries: [{}]\n") == ["FILE: entries[0].region: is required"]
+    assert told("entries: []\n") == ["FILE: entries: must have at least 1 entry"]
+    assert [each for each in told("entries: [\n") if "is required" in each] == []
+    with pytest.raises(SettingsError, match="entries: is required: give --entries"):
+        load(Listed)
