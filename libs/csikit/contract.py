@@ -27,6 +27,9 @@ LABEL_ZONE: Final = "topology.proxmox.sinextra.dev/zone"
 LABEL_MAX_VOLUMES: Final = "csi.proxmox.sinextra.dev/max-volume-attachments"
 ANNOTATION_INSTANCE_ID: Final = "proxmox.sinextra.dev/instance-id"
 
+FILESYSTEMS: Final = ("ext4", "xfs")
+"""What the node service can make, check and grow; the controller refuses others before a volume is made for one."""
+
 # Publish context: what the controller tells the node about the attached disk.
 PUBLISH_DEVICE_PATH: Final = "DevicePath"
 PUBLISH_LUN: Final = "lun"

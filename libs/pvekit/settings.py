@@ -56,6 +56,14 @@ class ClusterSettings(Settings):
         return data
 
     @model_validator(mode="after")
+    def _no_clear_text(self) -> "ClusterSettings":
+        if not self.insecure and any(url.startswith("http:") for url in self.urls):
+            raise ValueError(
+                "url: over http the token would cross the network in clear text; use https (insecure: true allows it)"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_token(self) -> "ClusterSettings":
         for inline, file in (("token_id", "token_id_file"), ("token_secret", "token_secret_file")):
             given = [name for name in (inline, file) if getattr(self, name)]

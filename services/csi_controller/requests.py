@@ -69,6 +69,12 @@ def create_volume(request: csi_pb2.CreateVolumeRequest) -> NewVolume:
     capabilities = _supported(parse_capabilities(request.volume_capabilities))
     if request.HasField("volume_content_source"):
         raise InvalidRequest("volumes cannot be made from a snapshot or another volume by this release")
+    for each in capabilities:
+        if each.fs_type not in {"", *contract.FILESYSTEMS}:
+            raise InvalidRequest(
+                f"csi.storage.k8s.io/fstype: file system {each.fs_type!r} is not supported; "
+                f"{' and '.join(contract.FILESYSTEMS)} are"
+            )
     topology = request.accessibility_requirements
     return NewVolume(
         name=request.name,

@@ -11,8 +11,9 @@ from appkit.errors import Corrupt, Denied
 from csi_node.host.devices import Device
 from csi_node.host.exec import CommandFailed, Runner
 from csi_node.host.signatures import UNFINISHED_LABEL
+from csikit.contract import FILESYSTEMS
 
-SUPPORTED: Final = ("ext4", "xfs")
+SUPPORTED: Final = FILESYSTEMS
 DEFAULT: Final = "ext4"
 
 MKFS_TIMEOUT_S = 900.0

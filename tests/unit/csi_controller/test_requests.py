@@ -64,6 +64,7 @@ def test_create_of_a_block_volume_has_no_filesystem() -> None:
         (create(parameters={}), ["'storage' is required"]),
         (create(volume_capabilities=[capability(_Mode.MULTI_NODE_MULTI_WRITER)]), ["ReadWriteMany", "ReadWriteOnce"]),
         (create(volume_capabilities=[csi_pb2.VolumeCapability()]), ["access type"]),
+        (create(volume_capabilities=[capability(fs_type="ntfs")]), ["fstype", "ntfs", "ext4 and xfs"]),
         (
             create(
                 volume_content_source=csi_pb2.VolumeContentSource(

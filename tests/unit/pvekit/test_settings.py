@@ -117,3 +117,10 @@ def test_a_token_that_no_header_can_carry_is_refused_without_showing_it(tmp_path
         load(CloudConfig, file=file)
     assert "two words" not in str(caught.value)
     assert "schl" not in str(caught.value)
+
+
+def test_a_token_is_not_sent_in_clear_text_unless_told_to(tmp_path: Path) -> None:
+    clear = ONE.replace("https://", "http://")
+    with pytest.raises(SettingsError, match="clear text"):
+        loaded(tmp_path, clear)
+    assert loaded(tmp_path, clear.replace("insecure: false", "insecure: true")).clusters[0].urls[0].startswith("http:")
