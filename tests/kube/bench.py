@@ -138,6 +138,7 @@ class Bench:
         self.programs.stop(*names, *drivers)
         self.programs.stop(PVESIM)
         self._forget_volumes()
+        self.place.take_off_disks(is_volume)
         shutil.rmtree(self.proxmox.state_dir, ignore_errors=True)
         self.proxmox.start(world(machine_uuid()))
         self.proxmox.wait()
@@ -227,6 +228,11 @@ class Bench:
             if any(driver["name"] == DRIVER_NAME for driver in item["spec"].get("drivers") or [])
         }
         return registered == {each.name for each in WORKERS}
+
+
+def is_volume(mount: Path) -> bool:
+    """Whether a mount point is one of our driver's: a volume staged, or published to a Pod."""
+    return any(part in (DRIVER_NAME, "kubernetes.io~csi", "volumeDevices") for part in mount.parts)
 
 
 def is_ready(node: dict[str, Any]) -> bool:

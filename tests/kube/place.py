@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -114,11 +114,7 @@ class Place:
         """Ends, unmounts, detaches and deletes all of it; what could not be removed, one line each."""
         if self.folder.exists() or self.describe():
             self._end_processes()
-            for command in (("umount",), ("umount", "--lazy")):
-                for target in leftovers.mounts(self.folder):
-                    _run(*command, str(target))
-            for device in leftovers.loop_devices(self.folder):
-                _run("losetup", "--detach", str(device))
+            self.take_off_disks()
             for folder in self.cgroup_folders():
                 _remove_cgroup(folder)
             for link in self.links():
@@ -131,6 +127,14 @@ class Place:
                 # Never across a mount: that would delete what is on the disk.
                 shutil.rmtree(self.folder, ignore_errors=True)
         return self.describe()
+
+    def take_off_disks(self, mounted: Callable[[Path], bool] = lambda _path: True) -> None:
+        """Unmounts what is mounted in its folder (of that, what `mounted` picks) and detaches its loop devices."""
+        for command in (("umount",), ("umount", "--lazy")):
+            for target in filter(mounted, leftovers.mounts(self.folder)):
+                _run(*command, str(target))
+        for device in leftovers.loop_devices(self.folder):
+            _run("losetup", "--detach", str(device))
 
     def remember_forwarding(self) -> None:
         """The Pods' network switches forwarding on for the whole machine; `remove` puts it back."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import grpc
 import yaml
 
+from csikit.pb import csi_pb2, csi_pb2_grpc
 from tests.kube.control_plane import ControlPlane
 from tests.kube.programs import Programs
 from tests.kube.proxmox import Proxmox
@@ -22,6 +24,7 @@ CCM: Final = "ccm"
 SIDECARS: Final = ("csi-provisioner", "csi-attacher", "csi-resizer")
 SNAPSHOTTER: Final = "csi-snapshotter"
 SNAPSHOT_CONTROLLER: Final = "snapshot-controller"
+START_S: Final = 30.0
 TOKEN_S: Final = 24 * 3600
 
 CONTROLLER_ACCOUNT: Final = (DRIVER_NAMESPACE, "proxmox-csi-controller")
@@ -80,7 +83,7 @@ class Services:
         )  # fmt: skip
 
     def start_sidecars(self) -> None:
-        """Those that the controller's capabilities call for; they wait for its socket by themselves."""
+        """Those that the controller's capabilities call for; raises BenchError when it does not tell them."""
         arguments = {
             "csi-provisioner": [
                 "--default-fstype=ext4", "--enable-capacity", "--capacity-ownerref-level=-1",
@@ -97,18 +100,26 @@ class Services:
         }  # fmt: skip
         for name in SIDECARS:
             self._start_sidecar(name, *arguments[name])
+        # This one ends at once with a driver that does not offer snapshots.
+        if csi_pb2.ControllerServiceCapability.RPC.CREATE_DELETE_SNAPSHOT in self._capabilities():
+            self._start_sidecar(SNAPSHOTTER, "--timeout=60s", "--retry-interval-start=500ms")
 
     def start_snapshot_controller(self) -> None:
-        """The cluster's own half of snapshots; the sidecar's half runs once the driver offers snapshots."""
+        """The cluster's own half of snapshots."""
         config = self.kubeconfig(SNAPSHOT_ACCOUNT)
         program = str(self.tools.path(SNAPSHOT_CONTROLLER))
         self.programs.start(
             SNAPSHOT_CONTROLLER, program, f"--kubeconfig={config}", "--leader-election=false", restart=True
         )
 
-    def start_snapshotter(self) -> None:
-        """The sidecar; it ends at once with a driver that does not offer snapshots."""
-        self._start_sidecar(SNAPSHOTTER, "--timeout=60s")
+    def _capabilities(self) -> set[int]:
+        """What the controller offers."""
+        self.programs.wait_until("the controller listens", self.csi_socket.is_socket, START_S, log_of=CONTROLLER)
+        with grpc.insecure_channel(f"unix://{self.csi_socket}") as channel:
+            answer = csi_pb2_grpc.ControllerStub(channel).ControllerGetCapabilities(
+                csi_pb2.ControllerGetCapabilitiesRequest(), timeout=START_S, wait_for_ready=True
+            )
+        return {each.rpc.type for each in answer.capabilities}
 
     def _start_sidecar(self, name: str, *arguments: str) -> None:
         self.programs.start(

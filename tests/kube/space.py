@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from csikit.contract import DRIVER_NAME
 from tests.demo import leftovers
-from tests.kube.bench import Bench
+from tests.kube.bench import Bench, is_volume
 from tests.kube.kube_api import KubeApi, KubeRefused, Object
 from tests.kube.programs import BenchError
 
@@ -133,7 +132,7 @@ class Space:
                 for vmid in proxmox.world()["vms"]
                 for key, drive in proxmox.disks(int(vmid)).items()
             ),
-            *(f"mount {path}" for path in leftovers.mounts(folder) if DRIVER_NAME in str(path)),
+            *(f"mount {path}" for path in leftovers.mounts(folder) if is_volume(path)),
             *(f"loop device {path}" for path in leftovers.loop_devices(folder)),
         ]
 
@@ -147,8 +146,12 @@ class Space:
 
     def abandon(self) -> None:
         """After a failure: away with the namespace, a new world for the next test."""
-        with suppress(KubeRefused):
+        with suppress(KubeRefused, BenchError):
+            for pod in self.api.list(self.path("pods")):
+                self.api.delete(self.path("pods", pod["metadata"]["name"]), grace_s=1)
             self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+            # A container that still runs keeps its volume's disk open, whatever is unmounted outside.
+            self.api.wait("the Pods are gone", lambda: not self.api.list(self.path("pods")), 20)
         self.bench.new_world()
 
 
