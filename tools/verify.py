@@ -17,9 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 REGISTRY = re.compile(
     r"pypi[.]org|pythonhosted[.]org|registry[.]npmjs[.]org|crates[.]io|proxy[.]golang[.]org|repo1?[.]maven[.]|deb[.]debian[.]org"
 )
-MACHINE_PATH = re.compile(
-    r"/work[/](main|shared|steering|[.]library)|/tmp[/]bash_jobs|/opt[/]wheels|[.][.][/]shared/|[.]pyenv[/]"
-)
+# Somebody's home or work folder, or a pyenv in it.
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(home|root|Users|work|workspace)/\w|[.]pyenv[/]")
 SMELL_LINES = 400
 FRAGMENT = re.compile(r"(\d+|\+[a-z0-9-]+)\.([a-z]+)\.md")
 
