@@ -41,7 +41,7 @@ def main() -> int:
     try:
         bench.start()
         describe(bench, time.monotonic() - started)
-        watch(bench, stop)
+        watch(bench, stop, os.getppid() if number != place.KEPT_NUMBER else None)
     except BenchError as error:
         say(f"The bench does not work: {error}")
         status = 1
@@ -53,9 +53,9 @@ def main() -> int:
     return 1 if left else status
 
 
-def watch(bench: Bench, stop: threading.Event) -> None:
-    """Until Ctrl-C; raises BenchError when a program ends that is not restarted."""
-    while not stop.wait(0.5):
+def watch(bench: Bench, stop: threading.Event, parent: int | None) -> None:
+    """Until Ctrl-C, or until the `parent` that started it has died; BenchError when a program ends for good."""
+    while not stop.wait(0.5) and parent in (None, os.getppid()):
         bench.programs.check()
 
 

@@ -19,6 +19,7 @@ from tests.kube.programs import BenchError
 from tests.kube.space import Space
 from tests.kube.toolchain import BENCH, toolchain
 
+_RAN = pytest.StashKey[bool]()
 LOGS = Path(__file__).parents[2] / "build" / "kube-logs"
 
 
@@ -31,6 +32,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def say(text: str) -> None:
     """Where it is seen although pytest captures output: only when something fails."""
     sys.stderr.write(f"bench: {text}\n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Notes which tests came to an end, whatever it was."""
+    if call.when == "call":
+        item.stash[_RAN] = True
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +68,8 @@ def space(bench: Bench, request: pytest.FixtureRequest) -> Iterator[Space]:
     made = Space(bench, request.node.name)
     made.make()
     yield made
+    if not request.node.stash.get(_RAN, False):
+        return  # Ctrl-C: the bench takes everything with it
     try:
         made.remove()
         made.check_clean()
