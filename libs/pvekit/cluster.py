@@ -5,6 +5,7 @@ from typing import Any
 
 from pvekit.client import PveClient
 from pvekit.errors import Call, ParameterError, ServerFailure
+from pvekit.models import ClusterStatus, NodeEntry
 from pvekit.scalars import as_int, as_str
 
 
@@ -34,6 +35,27 @@ class Cluster:
         if free != vmid:
             raise self._not_whole("/cluster/nextid", f"the answer does not say that id {vmid} is free")
         return True
+
+    async def next_id(self) -> int:
+        """The lowest free VM id. Nothing reserves it: whoever creates a VM with it may still get VmExists."""
+        vmid = as_int(await self._client.get("/cluster/nextid"))
+        if vmid is None:
+            raise self._not_whole("/cluster/nextid", "the answer is no VM id")
+        return vmid
+
+    async def status(self) -> ClusterStatus:
+        """What the answering host knows of its cluster, quorum above all. Needs Sys.Audit on /."""
+        status = ClusterStatus.parse(await self._client.get_list("/cluster/status"))
+        if not status.nodes:
+            raise self._not_whole("/cluster/status", "the answer names no host")
+        return status
+
+    async def hosts(self) -> list[NodeEntry]:
+        """Every host, by name, as the answering one sees them (a silent one for about 8 s too long). Needs no right."""
+        found = [node for raw in await self._client.get_list("/nodes") if (node := NodeEntry.parse(raw)) is not None]
+        if not found:
+            raise self._not_whole("/nodes", "the answer names no host")
+        return sorted(found, key=lambda node: node.name)
 
     async def version(self) -> tuple[int, int]:
         """Major and minor release, (9, 2). Any valid token may ask."""

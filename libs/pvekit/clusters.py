@@ -16,6 +16,7 @@ from pvekit.inventory import Inventory
 from pvekit.locator import Locator
 from pvekit.metrics import PveMetrics
 from pvekit.models import VmRef
+from pvekit.quorum import Quorum
 from pvekit.settings import CloudConfig, ClusterSettings
 from pvekit.storage import Storage
 from pvekit.tasks import Tasks
@@ -143,7 +144,7 @@ def _region(
 
     storage = Storage(client, tasks, metrics, lock_key=lock_key)
     inventory = Inventory(name, cluster, storage, clock, with_storages=with_storages, ask_elsewhere=client.turn)
-    locator = Locator(name, inventory, cluster)
+    locator = Locator(name, inventory, cluster, vms, Quorum(cluster, clock))
     drives = DriveIndex(name, inventory, locator, vms, cluster, clock)
     writers = VmConfigWriters(name, vms, tasks, locator, inventory, drives, clock, metrics)
     return Region(name, settings, client, tasks, cluster, vms, storage, inventory, locator, drives, writers)

@@ -30,6 +30,8 @@ POLL_S = 10.0
 """Proxmox VE's own status broadcast is as old; asking more often shows nothing new."""
 DEFINITIONS_POLL_S = 60.0
 TURN_S = 60.0
+_REMEMBERED = 1000
+"""How many guests that left the list are remembered with their last host."""
 
 
 class Trust(StrEnum):
@@ -92,6 +94,7 @@ class Inventory:
         self._read_at = -inf
         self._definitions_at = -inf
         self._online_at: dict[str, float] = {}
+        self._departed: dict[int, str] = {}
         self._begun = 0
         self._done = 0
         self._reading: _Reading | None = None
@@ -170,6 +173,11 @@ class Inventory:
         """A guest as listed, containers too; None is not absence (lists are filtered by rights): ask `Locator.find`."""
         return self._snapshot.vms.get(vmid)
 
+    def last_host(self, vmid: int) -> str | None:
+        """The host that a guest is on, or was when it left the list; None when this process never saw it."""
+        entry = self.vm(vmid)
+        return self._departed.get(vmid) if entry is None else entry.node
+
     def vms(self) -> list[VmEntry]:
         """Every QEMU guest listed, templates included, by id; containers are left out."""
         return [entry for _, entry in sorted(self._snapshot.vms.items()) if entry.type == "qemu"]
@@ -226,13 +234,23 @@ class Inventory:
             raise
         finally:
             self._reading = None
+        before = self._snapshot.vms
         self._snapshot = _snapshot(reading.number, self._clock.now(), entries, definitions)
+        self._remember_hosts(before)
         self._read_at, self._done, self._trouble = began_at, reading.number, None
         if not self.has_majority and began_at - self._turned_at >= TURN_S:
             self._turned_at = began_at
             self._ask_elsewhere()
         self._online_at.update({name: began_at for name, entry in self._snapshot.nodes.items() if entry.online})
         self._ready.set()
+
+    def _remember_hosts(self, before: Mapping[int, VmEntry]) -> None:
+        now = self._snapshot.vms
+        for vmid in self._departed.keys() & now.keys():
+            del self._departed[vmid]
+        self._departed.update({vmid: entry.node for vmid, entry in before.items() if vmid not in now})
+        for vmid in list(self._departed)[:-_REMEMBERED]:
+            del self._departed[vmid]
 
     async def _read_definitions(self, now: float) -> Mapping[str, StorageDefinition]:
         """Anew when they are due; the old ones when that fails, since they hardly ever change."""

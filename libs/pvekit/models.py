@@ -4,7 +4,7 @@ Pure: each `parse` takes one JSON object. Lists are filtered by permission on th
 mean that the token may not see it (recorded, 9.2: without Sys.Audit a node entry has no cpu and no mem).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ class VmEntry:
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """A host in /cluster/resources. `online` turns False about 8 s after the host fell silent."""
+    """A host in /cluster/resources or /nodes. `online` turns False about 8 s after the host fell silent."""
 
     name: str
     online: bool
@@ -76,6 +76,38 @@ class NodeEntry:
         return cls(
             name, as_str(entry.get("status")) == "online", as_int(entry.get("maxcpu")), as_int(entry.get("maxmem"))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A host in /cluster/status. `local` marks the one that answered."""
+
+    name: str
+    online: bool
+    local: bool
+    ip: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """GET /cluster/status. A host that stands alone has no cluster: `name` is None, and it is quorate by itself."""
+
+    name: str | None
+    quorate: bool
+    nodes: tuple[ClusterNode, ...]
+
+    @classmethod
+    def parse(cls, entries: Iterable[Entry]) -> "ClusterStatus":
+        """Of the answer's data; hosts in order of their names."""
+        name, quorate, nodes = None, True, []
+        for entry in entries:
+            match as_str(entry.get("type")):
+                case "cluster":
+                    name, quorate = as_str(entry.get("name")), as_bool(entry.get("quorate"))
+                case "node":
+                    online, local = as_bool(entry.get("online")), as_bool(entry.get("local"))
+                    nodes.append(ClusterNode(as_str(entry.get("name")) or "", online, local, as_str(entry.get("ip"))))
+        return cls(name, quorate, tuple(sorted(nodes, key=lambda node: node.name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ def clusters_on(
 def new_world(*, without: str = "", **overrides: Any) -> World:
     """A fresh cluster with the recorded durations; `without` takes one privilege from the CSI role."""
     roles = {"CSI": [privilege for privilege in CSI_PRIVILEGES if privilege != without]}
-    return World.from_dict(three_hosts_dict(profile=MEASURED, roles=roles | {"CCM": ["VM.Audit"]}, **overrides))
+    defaults = {"profile": MEASURED, "roles": roles | {"CCM": ["VM.Audit"]}}
+    return World.from_dict(three_hosts_dict(**(defaults | overrides)))
 
 
 @asynccontextmanager

@@ -46,6 +46,10 @@ class TinyProxmox(httpx.AsyncBaseTransport):
         parts = path.strip("/").split("/")
         if path == "/cluster/resources":
             return _data([self._entry(vmid, vm) for vmid, vm in self.vms.items() if vm.audit] + self._nodes())
+        if path == "/nodes":
+            return _data(self._nodes())
+        if path == "/cluster/status":
+            return _refused(403, "Permission check failed (/, Sys.Audit)", request)
         if path == "/access/permissions":
             return _data(self.privileges)
         if path == "/cluster/nextid":

@@ -99,6 +99,14 @@ class FakePve(httpx.AsyncBaseTransport):
     async def _answer(self, method: str, path: str, params: dict[str, str]) -> object:
         if path == "/cluster/resources":
             return self._resources()
+        if path == "/nodes":
+            return [entry for entry in self._resources() if entry["type"] == "node"]
+        if path == "/cluster/status":
+            if "Sys.Audit" not in self.rights.get("/", {}):
+                raise Refusal(403, "Permission check failed (/, Sys.Audit)")
+            online = sum(self.nodes.values())
+            cluster = {"type": "cluster", "name": "lab", "quorate": int(online * 2 > len(self.nodes))}
+            return [cluster, *({"type": "node", "name": name, "online": int(up)} for name, up in self.nodes.items())]
         if path == "/storage":
             return self.definitions
         if path == "/access/permissions":
