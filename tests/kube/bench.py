@@ -29,6 +29,7 @@ from tests.kube.worker import WorkerPrograms
 MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODES = "/api/v1/nodes"
+DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 NO_KUBELET = "bench/no-kubelet"
 """Taint of the Nodes that are objects only."""
@@ -101,11 +102,13 @@ class Bench:
         self.say(f"everything after {time.monotonic() - started:.0f} s")
 
     def wait_ready(self) -> None:
-        """Until Nodes are Ready and initialised, and the driver is registered and tells its capacity."""
+        """Until Nodes are Ready and initialised, Pods may be made, the driver is registered and tells its capacity."""
         self.wait("Nodes are initialised and Ready", self._nodes_are_ready, READY_S, log_of=service_names.CCM)
         node_service = next(iter(self.workers.values())).name_of("csi-node")
         self.wait("the driver is registered", self._driver_is_registered, READY_S, log_of=node_service)
         self.wait("capacity is published", self._capacity_is_published, READY_S, log_of="csi-provisioner")
+        # Without it every Pod is refused; the controller-manager makes it when it comes to it.
+        self.wait("Pods have an account", lambda: self.api.find(DEFAULT_ACCOUNT), READY_S)
 
     def wait(self, what: str, ready: Callable[[], object], timeout_s: float, *, log_of: str = "") -> None:
         """Waits; raises BenchError with the end of a log."""

@@ -15,6 +15,7 @@ from tests.kube.space import Space
 from tests.kube.toolchain import toolchain
 
 PLACE = Place(NUMBERS[-1])
+_started: "list[subprocess.Popen[bytes]]" = []
 
 
 @pytest.fixture
@@ -22,6 +23,11 @@ def second(space: Space, tmp_path: Path) -> Iterator[Path]:
     """The output of a second bench, started beside the first; both may run at once."""
     output = tmp_path / "output"
     yield output
+    # Only a test that failed has left one of them running; unwaited, it would make another test fail too.
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.wait()
     left = PLACE.remove()
     assert not left, left
 
@@ -29,9 +35,9 @@ def second(space: Space, tmp_path: Path) -> Iterator[Path]:
 def start(output: Path) -> "subprocess.Popen[bytes]":
     """`make kube`, in a place of the test's own."""
     with output.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.kube", "--place", str(PLACE.number)], stdout=file, stderr=file
-        )
+        command = [sys.executable, "-m", "tests.kube", "--place", str(PLACE.number)]
+        _started.append(subprocess.Popen(command, stdout=file, stderr=file))
+    return _started[-1]
 
 
 def wait_said(output: Path, text: str) -> None:
